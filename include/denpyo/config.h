@@ -1,0 +1,63 @@
+/* config.h: the effective configuration: defaults, then file, then environment, then flags; later wins. */
+#ifndef DENPYO_CONFIG_H
+#define DENPYO_CONFIG_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "denpyo/fault.h"
+#include "denpyo/log.h"
+
+/* A librdkafka property, passed through as it is. Owned by the config. */
+struct config_property {
+    char *name;
+    char *value;
+    const char *origin; /* static: "default", "file", "environment", "flag" */
+};
+
+/*
+ * Every option, typed. Strings are owned by the config and never NULL unless said. The option table in config.c is the only
+ * place that names them; --help, `denpyo config`, the man page and the JSON Schema come from it or are compared with it.
+ */
+struct config {
+    char *postgres;              /* postgres: libpq conninfo or URI ("" = libpq's own defaults and PG* variables) */
+    char *brokers;               /* brokers: bootstrap list host:port,… ("" = not given) */
+    char *schema;                /* schema: the outbox schema's name, unquoted */
+    char *relay;                 /* relay: this relay's name, "default" */
+    int64_t batch_rows;          /* batch.rows: most rows of a page */
+    int64_t batch_bytes;         /* batch.bytes: a page's target size */
+    int64_t inflight_messages;   /* inflight.messages: claimed and not settled, all topics together */
+    int64_t inflight_bytes;      /* inflight.bytes: the same in payload bytes */
+    int64_t poll_busy_ms;        /* poll.busy_ms: wait between polls while there is work */
+    int64_t poll_idle_ms;        /* poll.idle_ms: longest wait between polls when there is none */
+    int64_t lease_ms;            /* lease_ms: leadership lease */
+    int64_t retry_initial_ms;    /* retry.initial_ms: first backoff of a failed message */
+    int64_t retry_max_ms;        /* retry.max_ms: longest backoff */
+    int64_t shutdown_flush_ms;   /* shutdown.flush_ms: how long SIGTERM waits for acknowledgments */
+    int64_t metadata_refresh_ms; /* metadata.refresh_ms: how often partition counts are read again */
+    bool prepare;                /* postgres.prepare: named prepared statements (off behind an old pooler) */
+    enum log_level log_level;    /* log.level */
+    enum log_format log_format;  /* log.format */
+    bool progress;               /* progress: the progress line on a terminal */
+    char *role_writer;           /* roles.writer */
+    char *role_relay;            /* roles.relay */
+    char *role_reader;           /* roles.reader */
+    struct config_property *kafka; /* kafka.*: librdkafka properties in the order given */
+    size_t kafka_count;
+};
+
+/*
+ * Builds the configuration. argv holds what follows the subcommand; options may stand anywhere, `--` ends them. Words that are
+ * no options are left in words[] (borrowed from argv, in order), their number in *words_count. Unknown or ill-typed options
+ * give FAULT_USAGE naming the option, its origin (flag, variable, file:line:column) and the nearest known one.
+ * The caller frees with config_free.
+ */
+bool config_load(struct config *out, int argc, char **argv, const char **words, int *words_count,
+                 struct fault *f) __attribute__((warn_unused_result));
+void config_free(struct config *c);
+
+/* Where an option's value came from: "default", "file", "environment", "flag". `option` as in the table ("batch.rows"). */
+const char *config_origin(const struct config *c, const char *option);
+
+#endif

@@ -1,0 +1,17 @@
+# embed.cmake: writes every .sql file below ROOT into OUT as a C table, sorted by path.
+file(GLOB_RECURSE files RELATIVE ${ROOT} ${ROOT}/*.sql)
+list(SORT files)
+set(arrays "")
+set(table "")
+set(index 0)
+foreach(path ${files})
+  file(READ ${ROOT}/${path} hex HEX)
+  string(LENGTH "${hex}" digits)
+  math(EXPR size "${digits} / 2")
+  string(REGEX REPLACE "(..)" "0x\\1," bytes "${hex}")
+  string(APPEND arrays "static const unsigned char file_${index}[] = {${bytes}0};\n")
+  string(APPEND table "    {\"${path}\", file_${index}, ${size}},\n")
+  math(EXPR index "${index} + 1")
+endforeach()
+file(WRITE ${OUT} "/* Generated from schemas/ by embed.cmake. */\n#include \"denpyo/sql.h\"\n\n${arrays}\n"
+  "const struct sql_file sql_files[] = {\n${table}    {0, 0, 0}};\nconst size_t sql_file_count = ${index};\n")
