@@ -1,0 +1,17 @@
+/* partition.h: which partition a key goes to, as the Java client decides it (murmur2). */
+#ifndef DENPYO_PARTITION_H
+#define DENPYO_PARTITION_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+/* Kafka's murmur2 of `size` bytes, seed 0x9747b28c (org.apache.kafka.common.utils.Utils.murmur2). Never blocks, pure. */
+uint32_t partition_murmur2(const void *key, size_t size);
+
+/*
+ * The partition of a non-NULL key (which may be empty) among `count` >= 1 partitions:
+ * (murmur2 & 0x7fffffff) % count, as BuiltInPartitioner.partitionForKey of the Java client does.
+ */
+int32_t partition_of_key(const void *key, size_t size, int32_t count);
+
+#endif
