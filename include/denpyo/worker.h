@@ -1,0 +1,25 @@
+/* worker.h: one helper thread for calls that block (name resolution, metadata): it touches no relay state. */
+#ifndef DENPYO_WORKER_H
+#define DENPYO_WORKER_H
+
+#include "denpyo/loop.h"
+
+struct worker;
+
+/*
+ * A job: `run` is called on the thread, `done` on the loop's thread afterwards. Both get the job itself; it is embedded
+ * first in a struct of the caller's, who owns it again from `done` on. run must touch nothing but the job.
+ */
+struct worker_job {
+    void (*run)(struct worker_job *job);
+    void (*done)(struct worker_job *job);
+    struct worker_job *next;
+};
+
+struct worker *worker_new(struct loop *loop);
+/* Queues the job (first in, first out). Never blocks. */
+void worker_submit(struct worker *worker, struct worker_job *job);
+/* Waits for the running job to end; jobs not begun are dropped without `done` when the process ends. */
+void worker_free(struct worker *worker);
+
+#endif
