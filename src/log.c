@@ -1,4 +1,5 @@
-/* log.c: turns one event into one line of text or JSON on standard error, and keeps the progress line out of its way. */
+/* log.c: turns one event into one line of text or JSON on standard error, and keeps the progress line out of its way.
+ */
 #include "denpyo/log.h"
 
 #include <errno.h>
@@ -58,7 +59,8 @@ static size_t character_size(const unsigned char *s) {
     return wrong ? 0 : size;
 }
 
-/* The text between quotes; what is not printable UTF-8 becomes an escape of the format (JSON knows no bytes, only U+FFFD). */
+/* The text between quotes; what is not printable UTF-8 becomes an escape of the format (JSON knows no bytes, only
+ * U+FFFD). */
 static void put_quoted(FILE *out, const char *text, enum log_format format) {
     fputc('"', out);
     for (const unsigned char *s = (const unsigned char *)text; *s;) {
@@ -168,7 +170,8 @@ void log_write(enum log_level level, const char *text, const struct log_field *f
     pthread_mutex_unlock(&lock);
 }
 
-/* Writes as many characters of `text` as fit into one row of the terminal: a wrapped line cannot be rewritten in place. */
+/* Writes as many characters of `text` as fit into one row of the terminal: a wrapped line cannot be rewritten in place.
+ */
 static void put_row(FILE *out, const char *text) {
     struct winsize window = {0};
     size_t columns = ioctl(STDERR_FILENO, TIOCGWINSZ, &window) == 0 && window.ws_col > 1 ? window.ws_col - 1U : 79;

@@ -27,8 +27,9 @@ bool log_level_parse(const char *word, enum log_level *out);
 bool log_format_parse(const char *word, enum log_format *out);
 
 /*
- * Writes one line to standard error with a UTC time stamp. `text` is constant prose without data; `fields` ends with a NULL name.
- * Thread-safe (one write(2) a line). Never pass a payload or a password. Clears the progress line of a terminal first.
+ * Writes one line to standard error with a UTC time stamp. `text` is constant prose without data; `fields` ends with a
+ * NULL name. Thread-safe (one write(2) a line). Never pass a payload or a password. Clears the progress line of a
+ * terminal first.
  */
 void log_write(enum log_level level, const char *text, const struct log_field *fields);
 
