@@ -34,7 +34,7 @@ void envelope_id(const unsigned char uuid[16], char out[ENVELOPE_ID_SIZE]) {
 }
 
 /*
- * Headers stand in the hot path of every row that has them, and a JSON tree costs ten times this walk over a flat
+ * Headers stand in the hot path of every row that has them, and a JSON tree costs over ten times this walk over a flat
  * object. Decoded strings are never longer than their JSON, so `write` needs no bound of its own: the document is as
  * large as the text plus one word.
  */
