@@ -1,5 +1,7 @@
--- 0001: the outbox: the application's table and the relay's ledger.
+-- 0001: the application's table and the relay's ledger.
 
+-- What the application writes, in its own transaction; nobody ever updates it. id, xid and created_at are not
+-- for writers to choose: xid is how the relay tells what committed between two snapshots.
 create table :"schema".message (
     id            bigint generated always as identity (cache 1) primary key,
     xid           xid8 not null default pg_current_xact_id(),
@@ -14,9 +16,24 @@ create table :"schema".message (
     headers       jsonb,
     available_at  timestamptz,
     dedup_key     text,
-    created_at    timestamptz not null default clock_timestamp()
+    created_at    timestamptz not null default clock_timestamp(),
+    constraint message_topic_is_a_kafka_name
+        check (octet_length(topic) between 1 and 249 and topic !~ '[^a-zA-Z0-9._-]' and topic not in ('.', '..')),
+    constraint message_has_one_key_at_most
+        check (key is null or key_bytes is null),
+    constraint message_has_one_of_payload_payload_bytes_tombstone
+        check (num_nonnulls(payload, payload_bytes) + tombstone::int = 1),
+    constraint message_partition_is_not_negative
+        check (partition >= 0),
+    -- strict: a lax path would look inside arrays and find strings there.
+    constraint message_headers_are_an_object_of_strings_or_nulls
+        check (jsonb_typeof(headers) = 'object'
+               and not headers @? 'strict $.* ? (@.type() != "string" && @.type() != "null")'),
+    constraint message_headers_have_no_empty_name_and_no_id
+        check (not headers ?| array['', 'id'])
 );
 create index message_xid_id on :"schema".message (xid, id);
+create unique index message_dedup on :"schema".message (topic, dedup_key) where dedup_key is not null;
 
 -- Leadership: one row per relay name. (name, epoch) is unique so that a takeover is a key update, which
 -- waits for whoever holds FOR KEY SHARE on the row; a renewal is not, and passes beside it.
@@ -37,9 +54,10 @@ create table :"schema".relay (
 );
 
 -- A claim, committed before the first produce: one page of a window, or (parked_ids not null) a set of parked rows
--- that are tried again, whose window columns repeat the cursor. The newest batch is the cursor.
+-- that are tried again, whose window columns repeat the cursor. The newest batch is the cursor. The reference keeps
+-- a relay's row, through which the cursor is found, from being deleted; the fence has locked that row already.
 create table :"schema".batch (
-    relay            text not null,
+    relay            text not null references :"schema".relay (name),
     id               bigint not null,
     epoch            bigint not null,
     window_from      pg_snapshot not null,
@@ -72,7 +90,11 @@ create table :"schema".settlement (
     max_id      bigint,
     primary key (relay, id)
 );
+-- Which settlement holds a message? A batch of which nothing was dispatched has no range (a null bound would mean: all).
+create index settlement_range on :"schema".settlement using gist (int8range(min_id, max_id, '[]'))
+    where min_id is not null;
 
+-- How many of each topic a settlement holds: for lag and the monthly audit, without opening the arrays.
 create table :"schema".settlement_topic (
     relay      text not null,
     batch_id   bigint not null,
@@ -87,7 +109,7 @@ create index settlement_topic_by_month on :"schema".settlement_topic (topic, set
 create table :"schema".parked (
     id              bigint primary key,
     relay           text not null,
-    message_id      uuid not null,
+    message_id      uuid not null unique,
     topic           text not null,
     state           text not null check (state in ('delayed', 'held', 'failed', 'requesting', 'rejected', 'skipped')),
     scope           text not null default 'key' check (scope in ('key', 'topic')),
@@ -103,3 +125,45 @@ create table :"schema".parked (
 );
 create index parked_due on :"schema".parked (relay, next_attempt_at, id) where state in ('failed', 'delayed');
 create index parked_held on :"schema".parked (waits_for_id, id) where state = 'held';
+
+-- What depends on the server. A body in dollar quotes cannot carry the schema's name, so a setting tells it.
+select set_config('denpyo.schema', :'schema', false);
+
+-- The default message_id is time-ordered (version 7): uuidv7() where there is one, else a random uuid whose first 48 bits
+-- are the milliseconds and whose version, 4, gets its two lower bits set. The column's default is the expression
+-- itself, so that it costs writers neither a right nor a call; new_message_id() is for publish() and for applications
+-- that want to know the id beforehand.
+do $$
+declare
+    schema text := current_setting('denpyo.schema');
+    uuid7  text := 'encode(set_bit(set_bit(overlay(uuid_send(gen_random_uuid()) placing '
+        'substring(int8send(floor(date_part(''epoch'', clock_timestamp()) * 1000)::bigint) from 3) from 1 for 6), '
+        '52, 1), 53, 1), ''hex'')::uuid';
+begin
+    if to_regprocedure('pg_catalog.uuidv7()') is not null then
+        uuid7 := 'pg_catalog.uuidv7()';
+    end if;
+    execute format('alter table %I.message alter message_id set default %s', schema, uuid7);
+    execute format('create function %I.new_message_id() returns uuid language sql volatile as %L',
+                   schema, 'select ' || uuid7);
+    execute format('revoke all on function %I.new_message_id() from public', schema);
+end
+$$;
+
+-- The receipts' arrays are compressed with lz4; servers before 14, or built without it, keep pglz.
+do $$
+declare
+    column_name text;
+begin
+    if current_setting('server_version_num')::int >= 140000 then
+        foreach column_name in array array['ids', 'message_ids', 'topics', 'partitions', 'offsets'] loop
+            execute format('alter table %I.settlement alter %I set compression lz4',
+                           current_setting('denpyo.schema'), column_name);
+        end loop;
+    end if;
+exception
+    when feature_not_supported then
+        null;
+end
+$$;
+reset denpyo.schema;
