@@ -43,6 +43,7 @@ static void mask_words(FILE *out, const char *at) {
             at++;
         bool secret = is_secret_parameter(name, (size_t)(at - name));
         at = skip_space(at);
+        secret = secret && *at == '=';
         if (*at == '=')
             at = skip_space(at + 1);
         fwrite(name, 1, (size_t)(at - name), out);
