@@ -1,0 +1,443 @@
+/* kafka.c: owns the librdkafka producer: its settings, its event queue, and what each delivery report means. */
+#include "denpyo/kafka.h"
+
+#include <librdkafka/rdkafka.h>
+#include <stddef.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/epoll.h>
+#include <sys/eventfd.h>
+#include <unistd.h>
+
+#include "denpyo/log.h"
+
+struct kafka {
+    struct loop *loop;
+    struct loop_io io;
+    struct worker_job closing; /* the job that destroys it */
+    rd_kafka_t *rk;
+    rd_kafka_queue_t *events;
+    int event_fd;
+    kafka_report_fn report;
+    void *context;
+    int64_t message_max_bytes, group_max_bytes, group_max_messages;
+    rd_kafka_topic_partition_list_t *paused;
+    char *cluster_id;
+    bool down;
+    int fatal;
+    char reason[512];
+};
+
+struct kafka_topic {
+    rd_kafka_topic_t *rkt;
+};
+
+/* The settings that work (measured; see the README), which the configuration may change. */
+static const struct kafka_property defaults[] = {
+    {"client.id", "denpyo"},
+    {"compression.type", "lz4"},
+    {"linger.ms", "0"},
+    {"socket.nagle.disable", "true"},
+    {"socket.keepalive.enable", "true"},
+    {"reconnect.backoff.ms", "50"},
+    {"reconnect.backoff.max.ms", "1000"},
+    {"topic.metadata.propagation.max.ms", "2000"},
+    {"allow.auto.create.topics", "false"},
+    {"message.max.bytes", "1048588"}, /* what a broker accepts by default */
+    {"queue.buffering.max.messages", "1000000"},
+};
+
+/* The settings that a promise rests on; the configuration may repeat them but not change them. */
+static const struct {
+    const char *name, *value, *also, *why;
+} promises[] = {
+    {"enable.idempotence", "true", "true", "without it a retry by the client can double or reorder messages"},
+    {"acks", "all", "-1", "with less an acknowledged message can be lost"},
+    {"message.timeout.ms", "0", "0", "a local time-out lets later messages overtake and calls an outage a failure"},
+    {"delivery.report.only.error", "false", "false", "a receipt is written only after an acknowledgment"},
+};
+#define PROMISES (sizeof promises / sizeof *promises)
+
+static bool set(rd_kafka_conf_t *conf, const char *name, const char *value, struct fault *f) {
+    char why[400];
+    rd_kafka_conf_res_t result = rd_kafka_conf_set(conf, name, value, why, sizeof why);
+    if (result == RD_KAFKA_CONF_OK)
+        return true;
+    return fault_set(f, FAULT_USAGE, "kafka", "kafka.%s: %s", name, why);
+}
+
+static bool set_all(rd_kafka_conf_t *conf, const struct kafka_options *options, struct fault *f) {
+    for (size_t i = 0; i < sizeof defaults / sizeof *defaults; i++)
+        if (!set(conf, defaults[i].name, defaults[i].value, f))
+            return false;
+    if (!set(conf, "bootstrap.servers", options->brokers, f) || !set(conf, "log.queue", "true", f))
+        return false;
+    for (size_t i = 0; i < options->property_count; i++) {
+        const struct kafka_property *p = &options->properties[i];
+        if (strcmp(p->name, "transactional.id") == 0)
+            return fault_set(f, FAULT_USAGE, "kafka", "kafka.transactional.id: the relay sets it itself; remove it");
+        for (size_t k = 0; k < PROMISES; k++) {
+            bool named =
+                strcmp(p->name, promises[k].name) == 0 ||
+                (strcmp(promises[k].name, "acks") == 0 && strcmp(p->name, "request.required.acks") == 0) ||
+                (strcmp(promises[k].name, "message.timeout.ms") == 0 && strcmp(p->name, "delivery.timeout.ms") == 0);
+            if (named && strcmp(p->value, promises[k].value) != 0 && strcmp(p->value, promises[k].also) != 0)
+                return fault_set(f, FAULT_USAGE, "kafka", "kafka.%s=%s is refused: %s; remove it", p->name, p->value,
+                                 promises[k].why);
+        }
+        if (!set(conf, p->name, p->value, f))
+            return false;
+    }
+    for (size_t k = 0; k < PROMISES; k++)
+        if (!set(conf, promises[k].name, promises[k].value, f))
+            return false;
+    return true;
+}
+
+static int64_t number_of(const rd_kafka_conf_t *conf, const char *name) {
+    char text[32];
+    size_t size = sizeof text;
+    if (rd_kafka_conf_get(conf, name, text, &size) != RD_KAFKA_CONF_OK)
+        abort();
+    return strtoll(text, NULL, 10);
+}
+
+static void events_ready(void *context, uint32_t events) {
+    struct kafka *k = context;
+    (void)events;
+    eventfd_t count;
+    eventfd_read(k->event_fd, &count);
+    kafka_poll(k);
+}
+
+struct kafka *kafka_open(struct loop *loop, const struct kafka_options *options, struct fault *f) {
+    rd_kafka_conf_t *conf = rd_kafka_conf_new();
+    rd_kafka_conf_set_events(conf, RD_KAFKA_EVENT_DR | RD_KAFKA_EVENT_ERROR | RD_KAFKA_EVENT_LOG);
+    if (!set_all(conf, options, f)) {
+        rd_kafka_conf_destroy(conf);
+        return NULL;
+    }
+    struct kafka *k = calloc(1, sizeof *k);
+    if (k == NULL)
+        abort();
+    k->message_max_bytes = number_of(conf, "message.max.bytes");
+    k->group_max_bytes = number_of(conf, "batch.size");
+    k->group_max_messages = number_of(conf, "batch.num.messages");
+    char why[400];
+    k->rk = rd_kafka_new(RD_KAFKA_PRODUCER, conf, why, sizeof why);
+    if (k->rk == NULL) {
+        rd_kafka_conf_destroy(conf);
+        free(k);
+        fault_set(f, FAULT_USAGE, "kafka", "the Kafka client cannot start: %s", why);
+        return NULL;
+    }
+    k->loop = loop;
+    k->report = options->report;
+    k->context = options->context;
+    k->events = rd_kafka_queue_get_main(k->rk);
+    k->paused = rd_kafka_topic_partition_list_new(64);
+    rd_kafka_set_log_queue(k->rk, k->events);
+    k->event_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+    if (k->event_fd < 0)
+        abort();
+    static const uint64_t one = 1;
+    rd_kafka_queue_io_event_enable(k->events, k->event_fd, &one, sizeof one);
+    loop_watch(loop, &k->io, k->event_fd, EPOLLIN, events_ready, k);
+    return k;
+}
+
+static void close_run(struct worker_job *job) {
+    struct kafka *k = (struct kafka *)((char *)job - offsetof(struct kafka, closing));
+    rd_kafka_purge(k->rk, RD_KAFKA_PURGE_F_QUEUE | RD_KAFKA_PURGE_F_INFLIGHT | RD_KAFKA_PURGE_F_NON_BLOCKING);
+    rd_kafka_event_t *event;
+    while ((event = rd_kafka_queue_poll(k->events, 0)) != NULL)
+        rd_kafka_event_destroy(event);
+    /* Lists given to pause and resume hold references to partitions: destroy would hang on them. */
+    rd_kafka_topic_partition_list_destroy(k->paused);
+    rd_kafka_queue_destroy(k->events);
+    rd_kafka_destroy_flags(k->rk, RD_KAFKA_DESTROY_F_NO_CONSUMER_CLOSE);
+}
+
+static void close_done(struct worker_job *job) {
+    struct kafka *k = (struct kafka *)((char *)job - offsetof(struct kafka, closing));
+    close(k->event_fd);
+    free(k->cluster_id);
+    free(k);
+}
+
+void kafka_close(struct kafka *k, struct worker *worker) {
+    if (k == NULL)
+        return;
+    loop_forget(k->loop, &k->io);
+    rd_kafka_queue_io_event_enable(k->events, -1, NULL, 0);
+    k->closing = (struct worker_job){.run = close_run, .done = close_done};
+    worker_submit(worker, &k->closing);
+}
+
+int64_t kafka_message_max_bytes(const struct kafka *k) {
+    return k->message_max_bytes;
+}
+
+int64_t kafka_group_max_bytes(const struct kafka *k) {
+    return k->group_max_bytes < k->message_max_bytes ? k->group_max_bytes : k->message_max_bytes;
+}
+
+int64_t kafka_group_max_messages(const struct kafka *k) {
+    return k->group_max_messages;
+}
+
+struct kafka_topic *kafka_topic_open(struct kafka *k, const char *name) {
+    struct kafka_topic *topic = calloc(1, sizeof *topic);
+    if (topic == NULL)
+        abort();
+    topic->rkt = rd_kafka_topic_new(k->rk, name, NULL);
+    if (topic->rkt == NULL)
+        abort(); /* only for an empty name, which the schema refuses */
+    return topic;
+}
+
+void kafka_topic_close(struct kafka_topic *topic) {
+    if (topic == NULL)
+        return;
+    rd_kafka_topic_destroy(topic->rkt);
+    free(topic);
+}
+
+enum kafka_produced kafka_produce(struct kafka *k, const struct kafka_message *m, int *code) {
+    rd_kafka_headers_t *headers = NULL;
+    rd_kafka_resp_err_t err;
+    if (m->header_count == 0) {
+        err = rd_kafka_producev(k->rk, RD_KAFKA_V_RKT(m->topic->rkt), RD_KAFKA_V_PARTITION(m->partition),
+                                RD_KAFKA_V_KEY(m->key, m->key_size),
+                                RD_KAFKA_V_VALUE((void *)(uintptr_t)m->value, m->value_size), RD_KAFKA_V_MSGFLAGS(0),
+                                RD_KAFKA_V_HEADER("id", m->id, 36), RD_KAFKA_V_OPAQUE(m->opaque), RD_KAFKA_V_END);
+    } else {
+        headers = rd_kafka_headers_new(m->header_count + 1);
+        rd_kafka_header_add(headers, "id", 2, m->id, 36);
+        for (size_t i = 0; i < m->header_count; i++) {
+            const struct kafka_header *h = &m->headers[i];
+            rd_kafka_header_add(headers, h->name, (ssize_t)h->name_size, h->value, (ssize_t)h->value_size);
+        }
+        err = rd_kafka_producev(k->rk, RD_KAFKA_V_RKT(m->topic->rkt), RD_KAFKA_V_PARTITION(m->partition),
+                                RD_KAFKA_V_KEY(m->key, m->key_size),
+                                RD_KAFKA_V_VALUE((void *)(uintptr_t)m->value, m->value_size), RD_KAFKA_V_MSGFLAGS(0),
+                                RD_KAFKA_V_HEADERS(headers), RD_KAFKA_V_OPAQUE(m->opaque), RD_KAFKA_V_END);
+        if (err != RD_KAFKA_RESP_ERR_NO_ERROR)
+            rd_kafka_headers_destroy(headers);
+    }
+    *code = err;
+    if (err == RD_KAFKA_RESP_ERR_NO_ERROR)
+        return KAFKA_QUEUED;
+    return err == RD_KAFKA_RESP_ERR__QUEUE_FULL ? KAFKA_FULL : KAFKA_REFUSED;
+}
+
+void kafka_pause_add(struct kafka *k, const char *topic, int32_t partition) {
+    rd_kafka_topic_partition_list_add(k->paused, topic, partition);
+}
+
+void kafka_pause(struct kafka *k) {
+    if (k->paused->cnt > 0)
+        rd_kafka_pause_partitions(k->rk, k->paused);
+}
+
+void kafka_release(struct kafka *k) {
+    if (k->paused->cnt == 0)
+        return;
+    rd_kafka_resume_partitions(k->rk, k->paused);
+    rd_kafka_flush(k->rk, 0); /* the wake-up: resume alone does not wake the broker threads */
+    rd_kafka_topic_partition_list_destroy(k->paused);
+    k->paused = rd_kafka_topic_partition_list_new(64);
+}
+
+static void take_reports(struct kafka *k, rd_kafka_event_t *event) {
+    const rd_kafka_message_t *m;
+    while ((m = rd_kafka_event_message_next(event)) != NULL) {
+        struct kafka_report report = {
+            .opaque = m->_private, .code = m->err, .partition = m->partition, .offset = m->offset};
+        if (m->err == RD_KAFKA_RESP_ERR_NO_ERROR) {
+            report.delivery = KAFKA_ACKNOWLEDGED;
+            k->down = false;
+        } else if (rd_kafka_message_status(m) == RD_KAFKA_MSG_STATUS_NOT_PERSISTED) {
+            report.delivery = KAFKA_NOT_PERSISTED;
+        } else {
+            report.delivery = KAFKA_MAYBE_PERSISTED;
+        }
+        k->report(k->context, &report);
+    }
+}
+
+static void take_error(struct kafka *k, rd_kafka_event_t *event) {
+    rd_kafka_resp_err_t err = rd_kafka_event_error(event);
+    if (err == RD_KAFKA_RESP_ERR__FATAL) {
+        k->fatal = rd_kafka_fatal_error(k->rk, k->reason, sizeof k->reason);
+        return;
+    }
+    if (err == RD_KAFKA_RESP_ERR__ALL_BROKERS_DOWN) {
+        k->down = true; /* the reason came just before */
+        return;
+    }
+    snprintf(k->reason, sizeof k->reason, "%s", rd_kafka_event_error_string(event));
+}
+
+static void take_log(rd_kafka_event_t *event) {
+    const char *facility, *text;
+    int level;
+    if (rd_kafka_event_log(event, &facility, &text, &level) == 0)
+        log_event(LOG_DEBUG, "librdkafka", log_str("facility", facility), log_str("text", text), LOG_END);
+}
+
+void kafka_poll(struct kafka *k) {
+    rd_kafka_event_t *event;
+    while ((event = rd_kafka_queue_poll(k->events, 0)) != NULL) {
+        rd_kafka_event_type_t type = rd_kafka_event_type(event);
+        if (type == RD_KAFKA_EVENT_DR)
+            take_reports(k, event);
+        else if (type == RD_KAFKA_EVENT_ERROR)
+            take_error(k, event);
+        else if (type == RD_KAFKA_EVENT_LOG)
+            take_log(event);
+        rd_kafka_event_destroy(event);
+    }
+}
+
+int kafka_outstanding(const struct kafka *k) {
+    return rd_kafka_outq_len(k->rk);
+}
+
+bool kafka_is_down(const struct kafka *k, const char **reason) {
+    *reason = k->reason;
+    return k->down;
+}
+
+int kafka_fatal(const struct kafka *k, const char **reason) {
+    *reason = k->reason;
+    return k->fatal;
+}
+
+const char *kafka_code_name(int code) {
+    const char *name = rd_kafka_err2name((rd_kafka_resp_err_t)code);
+    return name[0] == '_' ? name + 1 : name;
+}
+
+const char *kafka_code_text(int code) {
+    return rd_kafka_err2str((rd_kafka_resp_err_t)code);
+}
+
+static bool is_among(int code, const int *codes, size_t count) {
+    for (size_t i = 0; i < count; i++)
+        if (codes[i] == code)
+            return true;
+    return false;
+}
+
+bool kafka_code_is_topic(int code) {
+    static const int codes[] = {RD_KAFKA_RESP_ERR_UNKNOWN_TOPIC_OR_PART, RD_KAFKA_RESP_ERR__UNKNOWN_TOPIC,
+                                RD_KAFKA_RESP_ERR__UNKNOWN_PARTITION, RD_KAFKA_RESP_ERR_TOPIC_AUTHORIZATION_FAILED,
+                                RD_KAFKA_RESP_ERR__DESTROY};
+    return is_among(code, codes, sizeof codes / sizeof *codes);
+}
+
+bool kafka_code_is_message(int code) {
+    static const int codes[] = {RD_KAFKA_RESP_ERR_MSG_SIZE_TOO_LARGE, RD_KAFKA_RESP_ERR_INVALID_TIMESTAMP,
+                                RD_KAFKA_RESP_ERR_INVALID_RECORD};
+    return is_among(code, codes, sizeof codes / sizeof *codes);
+}
+
+/* One topic's partitions; leaves counts[i] and codes[i] as the contract says. Runs on the worker. */
+static void look_up_one(struct kafka_lookup *l, size_t i) {
+    rd_kafka_t *rk = l->kafka->rk;
+    const struct rd_kafka_metadata *metadata = NULL;
+    rd_kafka_topic_t *rkt = rd_kafka_topic_new(rk, l->names[i], NULL);
+    rd_kafka_resp_err_t err = rkt ? rd_kafka_metadata(rk, 0, rkt, &metadata, l->timeout_ms) : rd_kafka_last_error();
+    if (err != RD_KAFKA_RESP_ERR_NO_ERROR) {
+        l->codes[i] = l->unreached_code = err;
+        l->counts[i] = -1;
+    } else {
+        l->reached = true;
+        const struct rd_kafka_metadata_topic *t = metadata->topic_cnt > 0 ? &metadata->topics[0] : NULL;
+        l->codes[i] = t ? t->err : RD_KAFKA_RESP_ERR_UNKNOWN_TOPIC_OR_PART;
+        l->counts[i] = t ? t->partition_cnt : 0;
+        /* A topic that is being created has no leader yet, or no partitions: that is no answer. */
+        if (l->counts[i] == 0 && (l->codes[i] == 0 || l->codes[i] == RD_KAFKA_RESP_ERR_LEADER_NOT_AVAILABLE))
+            l->counts[i] = -1;
+    }
+    if (metadata != NULL)
+        rd_kafka_metadata_destroy(metadata);
+    if (rkt != NULL)
+        rd_kafka_topic_destroy(rkt);
+}
+
+static void look_up(struct worker_job *job) {
+    struct kafka_lookup *l = (struct kafka_lookup *)job;
+    for (size_t i = 0; i < l->count; i++)
+        if (i == 0 || l->reached) {
+            look_up_one(l, i);
+        } else { /* nobody answered the first: do not wait for each */
+            l->counts[i] = -1;
+            l->codes[i] = l->unreached_code;
+        }
+    if (l->count == 0) {
+        const struct rd_kafka_metadata *metadata = NULL;
+        l->unreached_code = rd_kafka_metadata(l->kafka->rk, 0, NULL, &metadata, l->timeout_ms);
+        l->reached = l->unreached_code == RD_KAFKA_RESP_ERR_NO_ERROR;
+        if (metadata != NULL)
+            rd_kafka_metadata_destroy(metadata);
+    }
+}
+
+static void looked_up(struct worker_job *job) {
+    struct kafka_lookup *l = (struct kafka_lookup *)job;
+    if (l->reached)
+        l->kafka->down = false;
+    l->done(l);
+}
+
+struct kafka_lookup *kafka_lookup_new(struct kafka *k, size_t count, int timeout_ms,
+                                      void (*done)(struct kafka_lookup *), void *context) {
+    struct kafka_lookup *l = calloc(1, sizeof *l);
+    if (l == NULL)
+        abort();
+    l->kafka = k;
+    l->count = count;
+    l->timeout_ms = timeout_ms;
+    l->done = done;
+    l->context = context;
+    l->names = calloc(count + 1, sizeof *l->names);
+    l->counts = calloc(count + 1, sizeof *l->counts);
+    l->codes = calloc(count + 1, sizeof *l->codes);
+    if (l->names == NULL || l->counts == NULL || l->codes == NULL)
+        abort();
+    return l;
+}
+
+void kafka_lookup_submit(struct kafka_lookup *l, struct worker *worker) {
+    l->job = (struct worker_job){.run = look_up, .done = looked_up};
+    worker_submit(worker, &l->job);
+}
+
+void kafka_lookup_free(struct kafka_lookup *l) {
+    if (l == NULL)
+        return;
+    for (size_t i = 0; i < l->count; i++)
+        free(l->names[i]);
+    free(l->names);
+    free(l->counts);
+    free(l->codes);
+    free(l);
+}
+
+const char *kafka_cluster_id(struct kafka *k) {
+    if (k->cluster_id == NULL) {
+        char *id = rd_kafka_clusterid(k->rk, 0);
+        if (id != NULL) {
+            k->cluster_id = strdup(id);
+            rd_kafka_mem_free(k->rk, id);
+        }
+    }
+    return k->cluster_id;
+}
+
+const char *kafka_library_version(void) {
+    return rd_kafka_version_str();
+}
