@@ -26,8 +26,7 @@
 const struct config_option config_options[] = {
     TEXT("config", file, 0, 4096, "", "FILE", "JSON file to read options from"),
     TEXT("postgres", postgres, 0, 65536, "", "CONNINFO",
-         "PostgreSQL connection: key=value words or a postgresql:// URI; what it leaves out comes from PGHOST and the "
-         "like"),
+         "PostgreSQL: key=value words or a postgresql:// URI; PGHOST and the like fill the gaps"),
     TEXT("brokers", brokers, 0, 65536, "", "LIST", "Kafka brokers to start from: host:port,host:port"),
     TEXT("schema", schema, 1, 63, "outbox", "NAME", "schema that holds the outbox"),
     TEXT("relay", relay, 1, 200, "default", "NAME", "name of the relay; processes of one name elect one leader"),
