@@ -1,0 +1,184 @@
+"""The fixtures of the flow tests: real servers, fresh databases, and the denpyo binary."""
+
+import functools
+import os
+import signal
+from contextlib import ExitStack, closing
+
+import pytest
+
+from lib.devserver import ROOT, Folders
+from lib.kafka import Kafka
+from lib.postgres import Postgres, fetch_postgres17
+from lib.relay import Relay, run_command
+
+
+def pytest_addoption(parser):
+    parser.addoption("--heavy", action="store_true", help="run the tests marked heavy, too")
+    parser.addoption("--no-fsync", action="store_true", help="PostgreSQL without fsync: faster, less real")
+
+
+def pytest_configure():
+    """Being terminated must end the servers, too."""
+    signal.signal(signal.SIGTERM, lambda *_: pytest.exit("terminated", returncode=143))
+
+
+def pytest_collection_modifyitems(config, items):
+    if config.getoption("--heavy"):
+        return
+    heavy = [item for item in items if item.get_closest_marker("heavy")]
+    if heavy:
+        config.hook.pytest_deselected(items=heavy)
+        items[:] = [item for item in items if item not in heavy]
+
+
+# --- servers ---
+
+
+@pytest.fixture(scope="session")
+def folders():
+    """Folders for servers: .new(name)."""
+    with closing(Folders()) as made:
+        yield made
+
+
+@pytest.fixture(scope="session")
+def start_postgres(request, folders):
+    """Starts a server: start_postgres(bindir=None, settings=None); whoever starts one stops it."""
+
+    def start(bindir=None, settings=None):
+        fsync = {"fsync": "off"} if request.config.getoption("--no-fsync") else {}
+        return Postgres(folders.new("postgres"), bindir, {"max_connections": 200, **fsync, **(settings or {})})
+
+    return start
+
+
+@pytest.fixture(scope="session")
+def postgres(start_postgres):
+    """The server that tests share; a test that stops it starts it again."""
+    server = start_postgres()
+    yield server
+    server.stop("immediate")
+
+
+@pytest.fixture(scope="session")
+def postgres17(start_postgres, folders):
+    """A shared server of another major version, whatever the machine has installed."""
+    server = start_postgres(bindir=fetch_postgres17(folders.new("postgres17")))
+    yield server
+    server.stop("immediate")
+
+
+@pytest.fixture
+def own_postgres(start_postgres):
+    """Private servers, for tests that break them: own_postgres(bindir=None, settings=None)."""
+    with ExitStack() as stack:
+
+        def start(bindir=None, settings=None):
+            server = start_postgres(bindir, settings)
+            stack.callback(server.stop, "immediate")
+            return server
+
+        yield start
+
+
+@pytest.fixture(scope="session")
+def kafka(folders):
+    """The broker that tests share; a test that stops it starts it again."""
+    broker = Kafka(folders.new("kafka"))
+    yield broker
+    broker.kill()
+
+
+@pytest.fixture(scope="session")
+def kafka_autocreate(folders):
+    """A shared broker that creates topics for any client that asks."""
+    broker = Kafka(folders.new("kafka"), {"auto.create.topics.enable": "true"})
+    yield broker
+    broker.kill()
+
+
+@pytest.fixture
+def own_kafka(folders):
+    """Private brokers, for tests that break them: own_kafka(properties=None)."""
+    with ExitStack() as stack:
+
+        def start(properties=None):
+            broker = Kafka(folders.new("kafka"), properties)
+            stack.callback(broker.kill)
+            return broker
+
+        yield start
+
+
+# --- databases ---
+
+
+@pytest.fixture
+def new_database():
+    """Fresh databases on any server: new_database(server); dropped after the test."""
+    with ExitStack() as stack:
+
+        def create(server):
+            fresh = server.create_database()
+            stack.callback(fresh.drop)
+            return fresh
+
+        yield create
+
+
+@pytest.fixture
+def database(postgres, new_database):
+    """An empty database of this test's own."""
+    return new_database(postgres)
+
+
+@pytest.fixture
+def initialise(run_denpyo):
+    """`denpyo init` on a database, which is returned: initialise(database, *flags)."""
+
+    def init(target, *flags):
+        done = run_denpyo("init", "--postgres", target, *flags)
+        assert done.returncode == 0, done.stdout + done.stderr
+        return target
+
+    return init
+
+
+@pytest.fixture
+def schema_ready(database, initialise):
+    """A database of this test's own, after `denpyo init`."""
+    return initialise(database)
+
+
+# --- the binary ---
+
+
+@pytest.fixture(scope="session")
+def denpyo():
+    """The path of the binary under test."""
+    path = os.path.abspath(os.environ.get("DENPYO_BINARY", ROOT / "build" / "denpyo"))
+    assert os.access(path, os.X_OK), f"no binary {path}: build it, or set DENPYO_BINARY"
+    return path
+
+
+@pytest.fixture(scope="session")
+def run_denpyo(denpyo):
+    """Runs a command to its end: run_denpyo("status", "--json", env=None, timeout=60, stdin=None)."""
+    return functools.partial(run_command, denpyo)
+
+
+@pytest.fixture
+def relay(denpyo, request):
+    """
+    Starts relays: relay(database, *flags, brokers=None, env=None), by default on the shared broker. Each is a
+    context manager, and is killed after the test in any case.
+    """
+    with ExitStack() as stack:
+
+        def start(target, *flags, brokers=None, env=None):
+            brokers = brokers or request.getfixturevalue("kafka").bootstrap
+            return stack.enter_context(
+                Relay(denpyo, "--postgres", target, "--brokers", brokers, *flags, env=env))
+
+        yield start

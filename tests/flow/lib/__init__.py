@@ -1,0 +1,1 @@
+"""What flow tests share: servers, relays and waiting."""
