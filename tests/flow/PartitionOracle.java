@@ -1,10 +1,10 @@
+/* Answers each line "key in hexadecimal, partition count" with the partition the Java producer would choose. */
 import java.io.BufferedReader;
 import java.io.IOException;
 import java.io.InputStreamReader;
 import java.util.HexFormat;
 import org.apache.kafka.clients.producer.internals.BuiltInPartitioner;
 
-/** Answers each line "key in hexadecimal, partition count" with the partition the Java producer would choose. */
 public class PartitionOracle {
     public static void main(String[] args) throws IOException {
         BufferedReader in = new BufferedReader(new InputStreamReader(System.in));

@@ -15,6 +15,7 @@ from lib.relay import Relay, run_command
 
 def pytest_addoption(parser):
     parser.addoption("--heavy", action="store_true", help="run the tests marked heavy, too")
+    parser.addoption("--sanitized", action="store_true", help="the binary is sanitized: skip what measures its memory")
     parser.addoption("--no-fsync", action="store_true", help="PostgreSQL without fsync: faster, less real")
 
 
@@ -24,12 +25,13 @@ def pytest_configure():
 
 
 def pytest_collection_modifyitems(config, items):
-    if config.getoption("--heavy"):
-        return
-    heavy = [item for item in items if item.get_closest_marker("heavy")]
-    if heavy:
-        config.hook.pytest_deselected(items=heavy)
-        items[:] = [item for item in items if item not in heavy]
+    unwanted = set() if config.getoption("--heavy") else {"heavy"}
+    if config.getoption("--sanitized"):
+        unwanted.add("measures")
+    out = [item for item in items if unwanted & {marker.name for marker in item.iter_markers()}]
+    if out:
+        config.hook.pytest_deselected(items=out)
+        items[:] = [item for item in items if item not in out]
 
 
 # --- servers ---
