@@ -55,6 +55,15 @@ static const struct {
     {"CONNECT", CLI_DATABASE}, {"BROKER", CLI_BROKER},
 };
 
+int cli_exit_code(const struct fault *f) {
+    if (f->class == FAULT_USAGE)
+        return CLI_USAGE;
+    for (size_t i = 0; i < sizeof exits_by_code / sizeof *exits_by_code; i++)
+        if (strncmp(f->code, exits_by_code[i].prefix, strlen(exits_by_code[i].prefix)) == 0)
+            return exits_by_code[i].code;
+    return CLI_TROUBLE;
+}
+
 int cli_fail(const struct fault *f) {
     char line[sizeof f->text];
     size_t size = 0;
@@ -65,12 +74,7 @@ int cli_fail(const struct fault *f) {
             line[size++] = control ? ' ' : *c;
     }
     fprintf(stderr, "denpyo: %.*s\n", (int)size, line);
-    if (f->class == FAULT_USAGE)
-        return CLI_USAGE;
-    for (size_t i = 0; i < sizeof exits_by_code / sizeof *exits_by_code; i++)
-        if (strncmp(f->code, exits_by_code[i].prefix, strlen(exits_by_code[i].prefix)) == 0)
-            return exits_by_code[i].code;
-    return CLI_TROUBLE;
+    return cli_exit_code(f);
 }
 
 bool cli_take_flag(int *argc, char **argv, const char *flag) {

@@ -52,6 +52,9 @@ int cli_main(int argc, char **argv);
 /* Removes `flag` ("--json") from argv when it stands there (before any `--`); true if it did. */
 bool cli_take_flag(int *argc, char **argv, const char *flag);
 
+/* The exit code that fits a fault. */
+int cli_exit_code(const struct fault *f);
+
 /* Prints the fault as one line on standard error ("denpyo: …") and returns the exit code that fits it. */
 int cli_fail(const struct fault *f);
 
