@@ -167,3 +167,5 @@ exception
 end
 $$;
 reset denpyo.schema;
+
+insert into :"schema".denpyo_migration (version, name) values (1, '0001_outbox');

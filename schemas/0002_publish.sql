@@ -83,3 +83,5 @@ create function :"schema".publish(
 $$;
 
 revoke all on all functions in schema :"schema" from public;
+
+insert into :"schema".denpyo_migration (version, name) values (2, '0002_publish');

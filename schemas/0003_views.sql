@@ -236,3 +236,5 @@ select name, holder_info, epoch, lease_expires_at, lease_expires_at > clock_time
 
 revoke all on all tables in schema :"schema" from public;
 revoke all on all functions in schema :"schema" from public;
+
+insert into :"schema".denpyo_migration (version, name) values (3, '0003_views');
