@@ -10,6 +10,13 @@
     { "--json", "print JSON instead of text" }
 
 const struct cli_command cli_commands[] = {
+    {.name = "init",
+     .run = cli_init,
+     .summary = "Make the outbox schema and its roles, or bring them up to date.",
+     .details =
+         "Safe to repeat, and to run from several places at once. Roles that may not be made by this user are left\n"
+         "out, and the SQL for somebody who may is printed. --print | psql does all of it by hand.",
+     .flags = {{"--print", "print the SQL for psql instead of running it"}}},
     {.name = "config",
      .run = cli_config,
      .summary = "Print the effective configuration and where each value came from.",
