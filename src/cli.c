@@ -17,6 +17,26 @@ const struct cli_command cli_commands[] = {
          "Safe to repeat, and to run from several places at once. Roles that may not be made by this user are left\n"
          "out, and the SQL for somebody who may is printed. --print | psql does all of it by hand.",
      .flags = {{"--print", "print the SQL for psql instead of running it"}}},
+    {.name = "status",
+     .run = cli_status,
+     .summary = "Show what waits, who leads, and what is in trouble.",
+     .details = "Exits with 0 whenever it could look, whatever it saw; \"denpyo check\" judges.",
+     .flags = {JSON_FLAG, {"--watch", "show it again every two seconds until interrupted"}}},
+    {.name = "show",
+     .run = cli_show,
+     .words = "MESSAGE_ID",
+     .summary = "Answer \"did it go out?\" for one message.",
+     .details =
+         "MESSAGE_ID is the message's UUID or its number (column id). Exits with 0 when the message went out or is on\n"
+         "its way, with 1 when it is held, failed, rejected, or not there.",
+     .flags = {JSON_FLAG}},
+    {.name = "check",
+     .run = cli_check,
+     .summary = "Check that a relay would work here, and say what to do if not.",
+     .details =
+         "One line for each check: OK, WARN, FAIL, or SKIP when another one has to pass first. Connect as the relay's\n"
+         "user. The first FAIL decides the exit code; a WARN does not.",
+     .flags = {JSON_FLAG}},
     {.name = "config",
      .run = cli_config,
      .summary = "Print the effective configuration and where each value came from.",

@@ -182,6 +182,10 @@ int session_server_version(const struct session *session) {
     return PQserverVersion(session->connection);
 }
 
+int session_backend_pid(const struct session *session) {
+    return PQbackendPID(session->connection);
+}
+
 int session_rows(const struct session_result *result) {
     return PQntuples(libpq(result));
 }

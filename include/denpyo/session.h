@@ -37,6 +37,8 @@ void session_set_remedy(struct session *session, const char *remedy);
 
 /* 150004 for 15.4. */
 int session_server_version(const struct session *session);
+/* The server process as the connection was told; a pooler tells another number than pg_backend_pid(). */
+int session_backend_pid(const struct session *session);
 
 int session_rows(const struct session_result *result);
 int session_columns(const struct session_result *result);

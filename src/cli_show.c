@@ -1,0 +1,151 @@
+/* cli_show.c: `denpyo show`: did this message go out? One sentence, then what is known about it. */
+#include <ctype.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "denpyo/cli.h"
+#include "denpyo/cli_view.h"
+
+/*
+ * What each state means for the one who asks. The sentence's {names} are the columns of outbox.status; `ok` is whether
+ * nobody has to do anything.
+ */
+static const struct {
+    const char *state, *sentence;
+    bool ok;
+} answers[] = {
+    {"dispatched",
+     "Yes: it went out to topic {topic}, partition {partition}, offset {offset}; Kafka's receipt is of "
+     "{settled_at}.",
+     true},
+    {"requesting", "Perhaps: it was claimed at {requested_at}, may be on its way, and Kafka has not confirmed it yet.",
+     true},
+    {"pending", "Not yet: it is committed and waits for its turn.", true},
+    {"delayed", "Not yet: it is to be sent at {next_attempt_at}.", true},
+    {"held", "Not yet: it waits for message {waits_for_id}, an earlier one of its key that has not gone out.", false},
+    {"failed", "Not yet: trying failed ({error_code}: {error}); the next try is at {next_attempt_at}.", false},
+    {"rejected", "No: it can never be sent as it is ({error_code}: {error}); a person has to decide.", false},
+    {"skipped", "No: a person decided that it is not sent ({error}).", true},
+};
+
+static const char pruned_sentence[] =
+    "Yes: it went out to topic {topic}, partition {partition}, offset {offset}; Kafka's "
+    "receipt is of {settled_at}. The message itself was removed since.";
+
+/* Prints the sentence with the object's values for {names}. */
+static void put_sentence(const char *sentence, const json_t *row) {
+    for (const char *at = sentence; *at; at++) {
+        size_t size = *at == '{' ? strcspn(at, "}") : 0;
+        if (size == 0) {
+            putchar(*at);
+            continue;
+        }
+        char name[32];
+        snprintf(name, sizeof name, "%.*s", (int)size - 1, at + 1);
+        const json_t *value = json_object_get(row, name);
+        if (json_is_integer(value))
+            printf("%lld", (long long)json_integer_value(value));
+        else
+            cli_view_put(json_is_string(value) ? json_string_value(value) : "unknown");
+        at += size;
+    }
+    putchar('\n');
+}
+
+static void put_details(json_t *row) {
+    const char *name;
+    json_t *value;
+    putchar('\n');
+    json_object_foreach(row, name, value) {
+        if (json_is_null(value))
+            continue;
+        printf("%-16s ", name);
+        if (json_is_string(value))
+            cli_view_put(json_string_value(value));
+        else
+            cli_view_print(value, true);
+        putchar('\n');
+    }
+}
+
+static bool is_number(const char *word) {
+    return *word && strlen(word) <= 18 && strspn(word, "0123456789") == strlen(word);
+}
+
+/* 8-4-4-4-12 hexadecimal digits in either case, with or without the hyphens. */
+static bool is_uuid(const char *word) {
+    size_t digits = 0;
+    for (; *word; word++)
+        if (isxdigit((unsigned char)*word))
+            digits++;
+        else if (*word != '-' || (digits != 8 && digits != 12 && digits != 16 && digits != 20))
+            return false;
+    return digits == 32;
+}
+
+/* The first row of the query, or NULL: with a fault if f->class is set, else there is none. The caller releases it. */
+static json_t *first_row(struct cli_view *view, const char *path, const char *parameter, struct fault *f) {
+    json_t *rows = cli_view_query(view, path, parameter, f);
+    json_t *row = json_incref(json_array_get(rows, 0));
+    json_decref(rows);
+    return row;
+}
+
+static int answer(json_t *row, const char *sentence, bool ok, bool json) {
+    if (json) {
+        cli_view_print(row, false);
+        putchar('\n');
+    } else {
+        put_sentence(sentence, row);
+        put_details(row);
+    }
+    return ok ? CLI_OK : CLI_TROUBLE;
+}
+
+static int show(struct cli_view *view, const char *word, bool json, struct fault *f) {
+    bool number = is_number(word);
+    int code = CLI_TROUBLE;
+    json_t *row = first_row(view, number ? "queries/show_by_id.sql" : "queries/show_by_message_id.sql", word, f);
+    if (row) {
+        const char *state = cli_view_text(row, "state");
+        for (size_t i = 0; i < sizeof answers / sizeof *answers; i++)
+            if (strcmp(answers[i].state, state) == 0)
+                code = answer(row, answers[i].sentence, answers[i].ok, json);
+    } else if (f->class == FAULT_NONE) {
+        row = first_row(view, number ? "queries/show_receipt_by_id.sql" : "queries/show_receipt_by_message_id.sql",
+                        word, f);
+        if (row)
+            code = answer(row, pruned_sentence, true, json);
+        else
+            fault_set(
+                f->class == FAULT_NONE ? f : NULL, FAULT_REJECT, "NO_MESSAGE",
+                "there is no message %s in this outbox: its transaction has not committed (or was rolled back), or "
+                "the id is wrong",
+                word);
+    }
+    json_decref(row);
+    return f->class == FAULT_NONE ? code : cli_fail(f);
+}
+
+int cli_show(int argc, char **argv) {
+    bool json = cli_take_flag(&argc, argv, "--json");
+    struct config c;
+    struct fault f = {0};
+    const char *word;
+    if (!cli_configure(&c, argc, argv, 1, &word, &f))
+        return cli_fail(&f);
+    int code;
+    if (word == NULL || (!is_number(word) && !is_uuid(word))) {
+        fault_set(
+            &f, FAULT_USAGE, "MESSAGE_ID",
+            "show takes a message id, like 0198abcd-ef00-7fff-8009-9aa910325476, or the number in column id%s%s%s",
+            word ? ", not \"" : "", word ? word : "", word ? "\"" : "");
+        code = cli_fail(&f);
+    } else {
+        struct cli_view view = {.config = &c};
+        code = show(&view, word, json, &f);
+        cli_view_close(&view);
+    }
+    config_free(&c);
+    return code;
+}
