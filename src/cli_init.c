@@ -11,7 +11,8 @@
 /* The roles may be somebody else's to make: then their SQL is printed, and that is no failure of ours. */
 static bool init_roles(struct session *session, const struct sql_names *names, struct fault *f) {
     if (migrate_roles(session, names, f)) {
-        printf("roles \"%s\", \"%s\", \"%s\": there, with their grants\n", names->writer, names->relay, names->reader);
+        printf("roles \"%s\", \"%s\", \"%s\": in place, with their grants\n", names->writer, names->relay,
+               names->reader);
         return true;
     }
     if (strcmp(f->code, "42501") != 0)
