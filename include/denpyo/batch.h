@@ -1,0 +1,106 @@
+/* batch.h: a claim in memory: the rows of one page, what became of each, and the result they borrow from. */
+#ifndef DENPYO_BATCH_H
+#define DENPYO_BATCH_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "denpyo/pg.h"
+#include "denpyo/topic.h"
+
+/* What became of a row. OPEN is on its way; a batch can be settled when none of its rows is OPEN. */
+enum row_outcome { ROW_OPEN, ROW_DISPATCHED, ROW_FAILED, ROW_HELD, ROW_REJECTED, ROW_DELAYED };
+
+/* How far a failure reaches: the later rows of its key, or of its whole topic. */
+enum row_scope { SCOPE_KEY, SCOPE_TOPIC };
+
+/* Why a row failed or was rejected. Owned by the row's batch. */
+struct row_trouble {
+    enum row_scope scope;
+    int64_t delay_ms;      /* FAILED: until the next attempt */
+    int64_t repoints_from; /* FAILED: rows that wait for this id now wait for this row; 0 = none */
+    char code[40];
+    char text[300];
+};
+
+/* One message on its way. Pointers borrow from the batch's result. Sizes are in bytes, -1 for NULL. */
+struct row {
+    int64_t id;
+    struct batch *batch;
+    struct topic *topic;
+    struct row *next;                /* in a queue of a lane, of a topic's backlog, or of a hold */
+    const unsigned char *message_id; /* 16 bytes */
+    const char *key, *value, *headers;
+    int32_t key_size, value_size, headers_size;
+    int32_t partition;     /* -1 until chosen, unless the application chose it */
+    int64_t offset;        /* DISPATCHED: the broker's */
+    int64_t oversize;      /* > 0: the payload was not read because it has so many bytes */
+    int64_t available_us;  /* DELAYED: PostgreSQL time (microseconds since 2000-01-01 UTC), else 0 */
+    int64_t released_from; /* a parked row that comes back: the id it waited for, else 0 */
+    int32_t attempts;      /* made before this one */
+    int32_t code;          /* the last delivery report's error code */
+    bool is_unsure;        /* that report could not say whether the broker has it */
+    bool is_explicit;      /* the application chose the partition */
+    enum row_outcome outcome;
+    struct hold *hold; /* HELD: what it waits for */
+    struct row_trouble *trouble;
+};
+
+/*
+ * A batch. Invariants: rows[0..count) in id order; open = how many of them are OPEN; a retry batch takes parked rows
+ * and leaves the cursor where it is.
+ */
+struct batch {
+    int64_t id;
+    int64_t after_id, upto_id;
+    bool last_page;
+    bool is_retry;
+    size_t count, open;
+    size_t bytes; /* memory of the result */
+    struct row *rows;
+    struct pg_result *result;
+    struct batch *next;
+};
+
+/* Columns of every page query, in this order (schemas/queries/claim_*.sql). */
+enum page_column {
+    PAGE_ID,
+    PAGE_MESSAGE_ID,
+    PAGE_TOPIC,
+    PAGE_KEY,
+    PAGE_KEY_BYTES,
+    PAGE_PARTITION,
+    PAGE_PAYLOAD,
+    PAGE_PAYLOAD_BYTES,
+    PAGE_HEADERS,
+    PAGE_AVAILABLE, /* only when it is in the future */
+    PAGE_OVERSIZE,  /* only when the payload was left out */
+    PAGE_ATTEMPTS,  /* parked rows only, from here on */
+    PAGE_WAITS_FOR,
+    PAGE_COLUMNS
+};
+
+/*
+ * Makes a batch of the first `count` rows of the result, which it takes over (pg_take). Rows come out OPEN. topics:
+ * where unseen names are entered.
+ */
+struct batch *batch_from_result(struct pg_result *result, size_t count, bool is_retry, struct topics *topics);
+void batch_free(struct batch *batch);
+
+/* Settles a row's outcome in memory; the row must be OPEN. */
+void batch_close_row(struct row *row, enum row_outcome outcome);
+
+/* The row's trouble, made when it has none; text is a printf format. */
+void batch_set_trouble(struct row *row, enum row_scope scope, const char *code, const char *format, ...)
+    __attribute__((format(printf, 4, 5)));
+
+/* Batches in the order of their ids. Zero is empty. */
+struct batch_queue {
+    struct batch *first, *last;
+    size_t count, rows, bytes;
+};
+void batch_queue_push(struct batch_queue *q, struct batch *batch);
+struct batch *batch_queue_pop(struct batch_queue *q);
+
+#endif

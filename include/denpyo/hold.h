@@ -1,0 +1,72 @@
+/* hold.h: who waits for whom: a failed row holds the later rows of its key, or of its topic, until it is resolved. */
+#ifndef DENPYO_HOLD_H
+#define DENPYO_HOLD_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "denpyo/batch.h"
+
+/*
+ * One hold, on a (topic, key) or on a whole topic. Invariants:
+ *  1. blocked: the row waits_for is failed or on its way again; rows with a higher id are held.
+ *  2. not blocked ("releasing"): waits_for is resolved; the rows that waited for it come back in id order, and until
+ * the last has, newer rows are held too.
+ *  3. parked counts held rows in the database that no open batch has taken; pending those in batches that are not
+ * settled.
+ *  4. A hold ends when it is releasing and both counts are 0.
+ */
+struct hold {
+    struct topic *topic;
+    enum row_scope scope;
+    char *key;
+    int32_t key_size;
+    int64_t waits_for;
+    bool blocked;
+    size_t parked, pending;
+    struct row *row;   /* the row waits_for while its batch is not settled, else NULL */
+    struct hold *next; /* in its bucket */
+    struct hold *newer, *older;
+};
+
+/* All holds. */
+struct holds {
+    struct hold **buckets;
+    size_t bucket_count, count;
+    struct hold *newest;   /* list of all */
+    size_t releasing;      /* holds that are not blocked */
+    size_t releasing_rows; /* and the rows that still wait in them */
+    size_t repoints;       /* failed rows that repoint and are not settled */
+};
+
+void holds_init(struct holds *h);
+void holds_clear(struct holds *h); /* forgets all holds, for a reload */
+void holds_free(struct holds *h);
+
+/* The hold that keeps an OPEN row from being sent, or NULL. */
+struct hold *holds_check(const struct holds *h, const struct row *row);
+
+/* Holds an OPEN row: outcome HELD. */
+void holds_keep(struct holds *h, struct hold *hold, struct row *row);
+
+/* A FAILED row (trouble set) with a key, or of topic scope, begins to hold its followers. Made, or repointed to it. */
+void holds_block(struct holds *h, struct row *row);
+
+/* The row was dispatched, or rejected and its followers go on: whoever waited for it is released. */
+void holds_resolve(struct holds *h, const struct row *row);
+
+/* A parked row was claimed again: it no longer counts as parked. The last one ends its hold: claimed rows go before
+ * newer ones. */
+void holds_take(struct holds *h, const struct row *row);
+
+/* The row was settled: a held one counts as parked from now on. repointed: parked rows that the settlement of a FAILED
+ * row turned from failed to held. */
+void holds_settle(struct holds *h, struct row *row, size_t repointed);
+
+/* As the database says: `parked` rows wait for `waits_for`, which still is in trouble or not. Key of scope SCOPE_TOPIC
+ * is NULL. */
+void holds_load(struct holds *h, struct topic *topic, enum row_scope scope, const char *key, int32_t key_size,
+                int64_t waits_for, bool blocked, size_t parked);
+
+#endif

@@ -1,0 +1,69 @@
+/* publish.h: the way of a row through the gate of its partition: routed, grouped, sent, reported, resolved. */
+#ifndef DENPYO_PUBLISH_H
+#define DENPYO_PUBLISH_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "denpyo/batch.h"
+#include "denpyo/envelope.h"
+#include "denpyo/hold.h"
+#include "denpyo/kafka.h"
+#include "denpyo/topic.h"
+
+struct publish_options {
+    int64_t retry_initial_ms, retry_max_ms;
+    int64_t metadata_refresh_ms; /* how often the partitions of known topics are counted again */
+    int64_t absent_probe_ms;     /* the same for topics that are absent */
+    int lookup_timeout_ms;
+};
+
+/*
+ * The publisher. It owns topics and holds; batches belong to the ledger, their rows are lent to the lanes while OPEN.
+ * Invariants (design: a gate per partition):
+ *  1. A lane has one group in flight; what the group's rows became decides before the next leaves.
+ *  2. A row is checked against the holds immediately before it is handed to librdkafka.
+ */
+struct publisher {
+    struct publish_options options;
+    struct kafka *kafka; /* set by publish_attach; NULL while there is no producer */
+    struct worker *worker;
+    struct topics topics;
+    struct holds holds;
+    struct lane *listed_first, *listed_last;
+    struct kafka_lookup *lookup; /* under way, or NULL */
+    int64_t lookup_after_us;     /* no look-up before this time */
+    int64_t ask_again_us;        /* when known topics are to be looked up again */
+    size_t wanted;               /* topics that asked for a look-up */
+    size_t changing;             /* topics whose partition count is to change */
+    struct envelope_headers headers;
+    struct kafka_header *header_list;
+    size_t header_capacity;
+    uint32_t seed;
+    int topics_cleared;                          /* rises when an absent topic turns ready */
+    uint64_t dispatched, failed, rejected, held; /* counters since start */
+    size_t in_flight;                            /* rows handed to librdkafka and not reported */
+};
+
+void publish_init(struct publisher *p, const struct publish_options *options, struct worker *worker);
+/* Forgets topics, holds and lanes; no row may be used afterwards. */
+void publish_free(struct publisher *p);
+
+/* Takes a producer into use; its reports go to publish_report with the publisher as context. */
+void publish_attach(struct publisher *p, struct kafka *kafka);
+/* Forgets rows, lanes and holds, and gives the producer back for closing: every batch is to be loaded again. */
+struct kafka *publish_detach(struct publisher *p);
+
+/* Routes the rows of a claimed batch to their lanes; some are closed at once (delayed, too large, topic absent). */
+void publish_batch(struct publisher *p, struct batch *batch);
+
+/* Forms and sends what can be sent, starts look-ups that are due. Never blocks. */
+void publish_step(struct publisher *p);
+
+void publish_report(void *publisher, const struct kafka_report *report);
+
+/* For the gate's own modules (route, outcome): a lane has something to send; a row of a lane or backlog is closed. */
+void publish_list(struct publisher *p, struct lane *lane);
+void publish_close(struct row *row, enum row_outcome outcome);
+
+#endif

@@ -1,0 +1,78 @@
+/* topic.h: what the relay knows of each topic: its partitions, their lanes, and the trouble it is in. */
+#ifndef DENPYO_TOPIC_H
+#define DENPYO_TOPIC_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+struct hold;
+struct kafka_topic;
+struct row;
+
+/* A first-in first-out list of rows, linked through row.next. Zero is empty. */
+struct row_queue {
+    struct row *first, *last;
+    size_t count;
+};
+void row_queue_push(struct row_queue *q, struct row *row);
+void row_queue_push_front(struct row_queue *q, struct row *row);
+struct row *row_queue_pop(struct row_queue *q); /* NULL when empty */
+
+/*
+ * One partition's lane. Invariants:
+ *  1. At most one group of rows is in flight; group_open of its group_size reports are missing.
+ *  2. Rows leave `urgent` (retried, so older) before `waiting`, each in the order they came.
+ *  3. limit >= 1 is how many rows the next group may have: halved after a refusal, doubled after a success.
+ */
+struct lane {
+    struct topic *topic;
+    int32_t partition;
+    struct row_queue urgent, waiting, refused;
+    size_t group_size, group_open;
+    size_t limit;
+    bool listed;       /* in the publisher's list of lanes with something to do */
+    struct lane *next; /* in that list */
+};
+
+/* UNKNOWN: never looked up. READY: partitions > 0. ABSENT: the broker says it does not exist or is not ours to see. */
+enum topic_state { TOPIC_UNKNOWN, TOPIC_READY, TOPIC_ABSENT };
+
+struct topic {
+    char *name;
+    size_t name_size;
+    enum topic_state state;
+    int code; /* ABSENT: librdkafka's code */
+    int32_t partitions;
+    int32_t partitions_seen; /* what the last look-up said; taken over when nothing of the topic is in the lanes */
+    struct lane *lanes;      /* `partitions` of them */
+    struct kafka_topic *handle;
+    struct row_queue backlog; /* rows that came before the partitions were known */
+    size_t in_lanes;          /* rows in lanes or in flight */
+    int64_t looked_up_us;     /* when the last answer came, 0 = never */
+    bool asked;               /* a look-up is under way or wanted */
+    struct hold *hold;        /* the whole topic is held, or NULL */
+    size_t key_holds;         /* keys of it that are held */
+    uint32_t next_keyless;    /* where the next row without a key goes */
+    int index;                /* place in a settlement's topic_names while one is encoded, else -1 */
+    struct topic *next;       /* in the registry's bucket */
+};
+
+/* All topics seen so far, by name. */
+struct topics {
+    struct topic **buckets;
+    size_t bucket_count, count;
+    struct topic *last; /* the one found last: rows of one topic come in runs */
+};
+
+void topics_init(struct topics *t);
+void topics_free(struct topics *t);
+/* The topic of this name, made UNKNOWN at first sight. Borrowed for the life of the registry. */
+struct topic *topics_get(struct topics *t, const char *name, size_t size);
+/* Walks all: start with NULL; NULL ends. */
+struct topic *topics_next(const struct topics *t, const struct topic *after);
+
+/* Sets the number of partitions and makes fresh lanes; only while nothing is in the lanes. */
+void topic_set_partitions(struct topic *topic, int32_t partitions, size_t lane_limit);
+
+#endif

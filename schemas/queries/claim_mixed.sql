@@ -1,0 +1,27 @@
+-- A page of a window that has stragglers, two ordered streams merged: along the primary key the fresh part only (so that a straggler's low id
+-- does not make it walk everything settled in between), and by (xid, id) the stragglers.
+-- $1, $2 pg_snapshot; $3 id to begin after in the fresh part; $4 its last id; $5 most rows; $6 payloads of more bytes come as their length only;
+-- $7 xid8[] the stragglers; $8 id to begin after among them
+with page as materialized (
+    select both_streams.id from (
+        (select m.id from :"schema".message m
+         where m.id > $3::bigint and m.id <= $4::bigint
+           and pg_visible_in_snapshot(m.xid, $2::pg_snapshot)
+           -- "is true" hides the condition from the index on xid: the primary key must be walked
+           and (m.xid >= pg_snapshot_xmax($1::pg_snapshot)) is true
+         order by m.id limit $5::int)
+        union all
+        (select late.id from unnest($7::xid8[]) x
+         cross join lateral (select m.id from :"schema".message m
+                             where m.xid = x and m.id > $8::bigint order by m.id limit $5::int) late)
+    ) both_streams
+    order by both_streams.id limit $5::int
+)
+select m.id, m.message_id, m.topic, m.key, m.key_bytes, m.partition,
+       case when octet_length(m.payload) <= $6::int then m.payload end,
+       case when octet_length(m.payload_bytes) <= $6::int then m.payload_bytes end,
+       m.headers::text,
+       case when m.available_at > clock_timestamp() then m.available_at end,
+       nullif(greatest(octet_length(m.payload), octet_length(m.payload_bytes), $6::int), $6::int)::bigint
+from page join :"schema".message m on m.id = page.id
+order by m.id

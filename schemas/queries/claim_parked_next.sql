@@ -1,0 +1,5 @@
+-- Milliseconds until the next failed or delayed row is due (negative: since), null when there is none.
+-- $1 relay
+select (extract(epoch from min(p.next_attempt_at) - clock_timestamp()) * 1000)::bigint
+from :"schema".parked p
+where p.relay = $1::text and p.state in ('failed', 'delayed')

@@ -1,0 +1,7 @@
+-- Where we stand: the newest batch (the cursor), the newest settlement, and whether this server is in recovery.
+-- $1 relay
+select b.id, b.window_from::text, b.window_to::text, b.upto_id, b.last_page,
+       coalesce((select max(s.id) from :"schema".settlement s where s.relay = $1::text), 0),
+       pg_is_in_recovery()
+from (select 1) one
+left join lateral (select * from :"schema".batch where relay = $1::text order by id desc limit 1) b on true

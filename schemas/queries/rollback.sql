@@ -1,0 +1,2 @@
+-- Gives a transaction up.
+rollback

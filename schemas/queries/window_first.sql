@@ -1,0 +1,7 @@
+-- The same answer as window_poll for the very first window, which holds every committed row: two look-ups in the primary key.
+-- $1 pg_snapshot the window ends with (null: now)
+select coalesce($1::pg_snapshot, pg_current_snapshot())::text,
+       pg_is_in_recovery(),
+       (select min(m.id) from :"schema".message m),
+       (select max(m.id) from :"schema".message m),
+       null::text

@@ -1,0 +1,240 @@
+/* hold.c: keeps the order of a key through failures: decides which rows wait, and when they are released. */
+#include "denpyo/hold.h"
+
+#include <assert.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "denpyo/partition.h"
+
+#define BUCKETS 16384
+
+void holds_init(struct holds *h) {
+    *h = (struct holds){.bucket_count = BUCKETS, .buckets = calloc(BUCKETS, sizeof *h->buckets)};
+    if (h->buckets == NULL)
+        abort();
+}
+
+static struct hold **bucket_of(const struct holds *h, const struct topic *topic, const char *key, int32_t size) {
+    uint32_t hash = partition_murmur2(key, (size_t)size) ^ partition_murmur2(topic->name, topic->name_size);
+    return &h->buckets[hash % h->bucket_count];
+}
+
+static struct hold *find_key(const struct holds *h, const struct topic *topic, const char *key, int32_t size) {
+    if (topic->key_holds == 0 || key == NULL)
+        return NULL;
+    for (struct hold *hold = *bucket_of(h, topic, key, size); hold != NULL; hold = hold->next)
+        if (hold->topic == topic && hold->key_size == size && memcmp(hold->key, key, (size_t)size) == 0)
+            return hold;
+    return NULL;
+}
+
+static void set_blocked(struct holds *h, struct hold *hold, bool blocked) {
+    if (hold->blocked == blocked)
+        return;
+    hold->blocked = blocked;
+    if (blocked) {
+        h->releasing--;
+        h->releasing_rows -= hold->parked + hold->pending;
+    } else {
+        h->releasing++;
+        h->releasing_rows += hold->parked + hold->pending;
+    }
+}
+
+static struct hold *make(struct holds *h, struct topic *topic, enum row_scope scope, const char *key, int32_t size) {
+    struct hold *hold = calloc(1, sizeof *hold);
+    if (hold == NULL)
+        abort();
+    hold->topic = topic;
+    hold->scope = scope;
+    if (scope == SCOPE_TOPIC) {
+        topic->hold = hold;
+    } else {
+        hold->key = malloc((size_t)size + 1);
+        if (hold->key == NULL)
+            abort();
+        memcpy(hold->key, key, (size_t)size);
+        hold->key_size = size;
+        struct hold **bucket = bucket_of(h, topic, key, size);
+        hold->next = *bucket;
+        *bucket = hold;
+        topic->key_holds++;
+    }
+    hold->older = h->newest;
+    if (h->newest != NULL)
+        h->newest->newer = hold;
+    h->newest = hold;
+    h->count++;
+    h->releasing++; /* until it is said to be blocked */
+    return hold;
+}
+
+static void end(struct holds *h, struct hold *hold) {
+    if (hold->scope == SCOPE_TOPIC) {
+        hold->topic->hold = NULL;
+    } else {
+        struct hold **at = bucket_of(h, hold->topic, hold->key, hold->key_size);
+        while (*at != hold)
+            at = &(*at)->next;
+        *at = hold->next;
+        hold->topic->key_holds--;
+    }
+    if (hold->newer != NULL)
+        hold->newer->older = hold->older;
+    else
+        h->newest = hold->older;
+    if (hold->older != NULL)
+        hold->older->newer = hold->newer;
+    h->count--;
+    set_blocked(h, hold, true); /* so that it counts nowhere */
+    free(hold->key);
+    free(hold);
+}
+
+void holds_clear(struct holds *h) {
+    while (h->newest != NULL)
+        end(h, h->newest);
+    h->repoints = 0;
+}
+
+void holds_free(struct holds *h) {
+    holds_clear(h);
+    free(h->buckets);
+    *h = (struct holds){0};
+}
+
+/* Ends the hold when it is releasing and nobody waits any more. */
+static void end_if_over(struct holds *h, struct hold *hold) {
+    if (!hold->blocked && hold->parked == 0 && hold->pending == 0)
+        end(h, hold);
+}
+
+static bool keeps(const struct hold *hold, const struct row *row) {
+    if (hold->blocked)
+        return row->id > hold->waits_for;
+    return row->released_from != hold->waits_for;
+}
+
+struct hold *holds_check(const struct holds *h, const struct row *row) {
+    struct hold *whole = row->topic->hold;
+    if (whole != NULL && keeps(whole, row))
+        return whole;
+    struct hold *one = find_key(h, row->topic, row->key, row->key_size);
+    return one != NULL && keeps(one, row) ? one : NULL;
+}
+
+static void keep(struct holds *h, struct hold *hold, struct row *row) {
+    row->outcome = ROW_HELD;
+    row->hold = hold;
+    hold->pending++;
+    if (!hold->blocked)
+        h->releasing_rows++;
+}
+
+void holds_keep(struct holds *h, struct hold *hold, struct row *row) {
+    batch_close_row(row, ROW_HELD);
+    keep(h, hold, row);
+}
+
+void holds_block(struct holds *h, struct row *row) {
+    enum row_scope scope = row->trouble->scope;
+    if (scope == SCOPE_KEY && row->key == NULL)
+        return; /* a NULL key promises no order */
+    struct hold *hold = scope == SCOPE_TOPIC ? row->topic->hold : find_key(h, row->topic, row->key, row->key_size);
+    if (hold == NULL) {
+        hold = make(h, row->topic, scope, row->key, row->key_size);
+        set_blocked(h, hold, true);
+        hold->waits_for = row->id;
+        hold->row = row;
+        return;
+    }
+    if (hold->blocked && hold->waits_for <= row->id) {
+        if (hold->waits_for == row->id)
+            hold->row = row;
+        return;
+    }
+    /* An earlier row takes the hold over; the one that had it, if it is in trouble, waits like the others. */
+    row->trouble->repoints_from = hold->waits_for;
+    h->repoints++;
+    if (hold->blocked && hold->row != NULL) {
+        /* Not settled yet: nobody in the database waits for it, only for whom it would have repointed from. */
+        struct row_trouble *before = hold->row->trouble;
+        row->trouble->repoints_from = before->repoints_from;
+        before->repoints_from = 0;
+        h->repoints--;
+        keep(h, hold, hold->row);
+    }
+    set_blocked(h, hold, true);
+    hold->waits_for = row->id;
+    hold->row = row;
+}
+
+static void resolve(struct holds *h, struct hold *hold, const struct row *row) {
+    if (hold == NULL || !hold->blocked || hold->waits_for != row->id)
+        return;
+    set_blocked(h, hold, false);
+    hold->row = NULL;
+    end_if_over(h, hold);
+}
+
+void holds_resolve(struct holds *h, const struct row *row) {
+    if (h->count == 0)
+        return;
+    resolve(h, row->topic->hold, row);
+    resolve(h, find_key(h, row->topic, row->key, row->key_size), row);
+}
+
+void holds_take(struct holds *h, const struct row *row) {
+    if (row->released_from == 0)
+        return;
+    struct hold *hold = row->topic->hold;
+    if (hold == NULL || hold->waits_for != row->released_from)
+        hold = find_key(h, row->topic, row->key, row->key_size);
+    if (hold == NULL || hold->waits_for != row->released_from || hold->parked == 0)
+        return;
+    hold->parked--;
+    if (!hold->blocked)
+        h->releasing_rows--;
+    end_if_over(h, hold);
+}
+
+/* Forgets that the hold's row is in memory; what the settlement turned from failed to held waits now. */
+static void settle_failed(struct holds *h, struct row *row, size_t repointed) {
+    struct hold *hold =
+        row->trouble->scope == SCOPE_TOPIC ? row->topic->hold : find_key(h, row->topic, row->key, row->key_size);
+    if (row->trouble->repoints_from != 0)
+        h->repoints--;
+    if (hold == NULL || hold->row != row)
+        return;
+    hold->row = NULL;
+    hold->parked += repointed;
+    if (!hold->blocked)
+        h->releasing_rows += repointed;
+}
+
+void holds_settle(struct holds *h, struct row *row, size_t repointed) {
+    if (row->outcome == ROW_FAILED) {
+        settle_failed(h, row, repointed);
+    } else if (row->outcome == ROW_HELD) {
+        assert(row->hold->pending > 0);
+        row->hold->pending--;
+        row->hold->parked++;
+    }
+}
+
+void holds_load(struct holds *h, struct topic *topic, enum row_scope scope, const char *key, int32_t key_size,
+                int64_t waits_for, bool blocked, size_t parked) {
+    if (scope == SCOPE_KEY && key == NULL)
+        return;
+    struct hold *hold = scope == SCOPE_TOPIC ? topic->hold : find_key(h, topic, key, key_size);
+    if (hold == NULL) {
+        hold = make(h, topic, scope, key, key_size);
+        hold->waits_for = waits_for;
+        set_blocked(h, hold, blocked);
+    }
+    hold->parked += parked;
+    if (!hold->blocked)
+        h->releasing_rows += parked;
+    end_if_over(h, hold);
+}

@@ -1,0 +1,107 @@
+/* outcome.c: decides what becomes of rows that the broker or its client refused. */
+#include "denpyo/outcome.h"
+
+#include <stdarg.h>
+#include <stdio.h>
+
+#include "denpyo/retry.h"
+
+static uint32_t random_bits(struct publisher *p) {
+    /* xorshift32 (Marsaglia, "Xorshift RNGs", 2003): jitter needs no more. */
+    p->seed ^= p->seed << 13;
+    p->seed ^= p->seed >> 17;
+    p->seed ^= p->seed << 5;
+    return p->seed;
+}
+
+void outcome_put_back(struct lane *lane, struct row_queue *rows) {
+    if (rows->first == NULL)
+        return;
+    rows->last->next = lane->urgent.first;
+    if (lane->urgent.last == NULL)
+        lane->urgent.last = rows->last;
+    lane->urgent.first = rows->first;
+    lane->urgent.count += rows->count;
+    *rows = (struct row_queue){0};
+}
+
+void outcome_reject(struct publisher *p, struct row *row, const char *code, const char *format, ...) {
+    char text[300];
+    va_list args;
+    va_start(args, format);
+    vsnprintf(text, sizeof text, format, args);
+    va_end(args);
+    batch_set_trouble(row, SCOPE_KEY, code, "%s", text);
+    row->attempts++;
+    publish_close(row, ROW_REJECTED);
+    holds_resolve(&p->holds, row);
+    p->rejected++;
+}
+
+void outcome_fail(struct publisher *p, struct row *row, enum row_scope scope, const char *code, const char *format,
+                  ...) {
+    struct hold *whole = row->topic->hold;
+    if (scope == SCOPE_TOPIC && whole != NULL && whole->blocked && row->id > whole->waits_for) {
+        /* The topic's trouble is known already by an earlier row: this one only waits for it. */
+        holds_keep(&p->holds, whole, row);
+        row->topic->in_lanes--;
+        p->held++;
+        return;
+    }
+    char text[300];
+    va_list args;
+    va_start(args, format);
+    vsnprintf(text, sizeof text, format, args);
+    va_end(args);
+    batch_set_trouble(row, scope, code, "%s", text);
+    row->attempts++;
+    row->trouble->delay_ms =
+        retry_delay_ms(row->attempts, p->options.retry_initial_ms, p->options.retry_max_ms, random_bits(p));
+    publish_close(row, ROW_FAILED);
+    holds_block(&p->holds, row);
+    p->failed++;
+}
+
+static void reject_as_message(struct publisher *p, struct row *row, int code) {
+    if (code == 10)
+        outcome_reject(p, row, kafka_code_name(code),
+                       "%s: payload %d bytes, key %d, headers %d; this client sends at most %lld "
+                       "(kafka.message.max.bytes), the topic may allow less (its max.message.bytes)",
+                       kafka_code_text(code), row->value_size, row->key_size, row->headers_size,
+                       (long long)kafka_message_max_bytes(p->kafka));
+    else
+        outcome_reject(p, row, kafka_code_name(code), "%s", kafka_code_text(code));
+}
+
+void outcome_refused(struct publisher *p, struct row *row, int code) {
+    if (kafka_code_is_message(code))
+        reject_as_message(p, row, code);
+    else
+        outcome_fail(p, row, kafka_code_is_topic(code) ? SCOPE_TOPIC : SCOPE_KEY, kafka_code_name(code), "topic %s: %s",
+                     row->topic->name, kafka_code_text(code));
+}
+
+void outcome_of_group(struct publisher *p, struct lane *lane) {
+    size_t most = (size_t)kafka_group_max_messages(p->kafka);
+    if (lane->refused.first == NULL) {
+        lane->limit = lane->limit * 2 < most ? lane->limit * 2 : most;
+        return;
+    }
+    struct row_queue rows = lane->refused;
+    lane->refused = (struct row_queue){0};
+    int code = rows.first->code;
+    if (rows.first->is_unsure) {
+        /* Perhaps the broker has them: the same ids go again. Recovery by look-up is for after a restart. */
+        outcome_put_back(lane, &rows);
+    } else if (kafka_code_is_topic(code)) {
+        struct row *first = row_queue_pop(&rows);
+        outcome_put_back(lane, &rows); /* held, one by one, when they come to the gate again */
+        outcome_refused(p, first, code);
+    } else if (lane->group_size > 1) {
+        /* The whole set got the error of one: nobody is to blame until it was sent alone. */
+        lane->limit = lane->group_size / 2;
+        outcome_put_back(lane, &rows);
+    } else {
+        outcome_refused(p, row_queue_pop(&rows), code);
+    }
+}

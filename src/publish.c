@@ -1,0 +1,230 @@
+/* publish.c: sends rows through one gate a partition, so that nothing of a key overtakes a row of it that failed. */
+#include "denpyo/publish.h"
+
+#include <assert.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "denpyo/loop.h"
+#include "denpyo/outcome.h"
+#include "denpyo/route.h"
+
+#define ROW_OVERHEAD_BYTES 100 /* record framing, the id header: a generous share of a group's limit */
+
+void publish_init(struct publisher *p, const struct publish_options *options, struct worker *worker) {
+    *p = (struct publisher){.options = *options, .worker = worker, .seed = (uint32_t)loop_now_us()};
+    topics_init(&p->topics);
+    holds_init(&p->holds);
+}
+
+void publish_free(struct publisher *p) {
+    holds_free(&p->holds);
+    topics_free(&p->topics);
+    envelope_headers_free(&p->headers);
+    free(p->header_list);
+}
+
+void publish_attach(struct publisher *p, struct kafka *kafka) {
+    p->kafka = kafka;
+}
+
+struct kafka *publish_detach(struct publisher *p) {
+    struct kafka *kafka = p->kafka;
+    for (struct topic *t = topics_next(&p->topics, NULL); t != NULL; t = topics_next(&p->topics, t))
+        kafka_topic_close(t->handle);
+    holds_clear(&p->holds);
+    topics_free(&p->topics);
+    topics_init(&p->topics);
+    p->kafka = NULL;
+    p->listed_first = p->listed_last = NULL;
+    if (p->lookup != NULL)
+        p->lookup->context = NULL; /* nobody waits for it any more */
+    p->lookup = NULL;
+    p->wanted = p->changing = 0;
+    p->in_flight = 0;
+    return kafka;
+}
+
+void publish_list(struct publisher *p, struct lane *lane) {
+    if (lane->listed || lane->group_open > 0)
+        return;
+    lane->listed = true;
+    lane->next = NULL;
+    if (p->listed_last != NULL)
+        p->listed_last->next = lane;
+    else
+        p->listed_first = lane;
+    p->listed_last = lane;
+}
+
+void publish_close(struct row *row, enum row_outcome outcome) {
+    batch_close_row(row, outcome);
+    row->topic->in_lanes--;
+}
+
+/* The row's own headers as the driver wants them; false when they cannot be headers: the row is rejected. */
+static bool take_headers(struct publisher *p, struct row *row, struct kafka_message *m) {
+    struct fault f = {0};
+    if (row->headers_size < 0)
+        return true;
+    if (!envelope_headers_parse(&p->headers, row->headers, (size_t)row->headers_size, &f)) {
+        outcome_reject(p, row, f.code, "%s", f.text);
+        return false;
+    }
+    if (p->headers.count > p->header_capacity) {
+        p->header_capacity = p->headers.count * 2;
+        p->header_list = realloc(p->header_list, p->header_capacity * sizeof *p->header_list);
+        if (p->header_list == NULL)
+            abort();
+    }
+    for (size_t i = 0; i < p->headers.count; i++) {
+        const struct envelope_header *h = &p->headers.items[i];
+        p->header_list[i] = (struct kafka_header){h->name, h->name_size, h->value, h->value_size};
+    }
+    m->headers = p->header_list;
+    m->header_count = p->headers.count;
+    return true;
+}
+
+/* Hands one row to librdkafka. FULL leaves it with the caller; otherwise it is in flight or closed. */
+static enum kafka_produced send_row(struct publisher *p, struct lane *lane, struct row *row) {
+    struct hold *hold = holds_check(&p->holds, row);
+    if (hold != NULL) {
+        holds_keep(&p->holds, hold, row);
+        row->topic->in_lanes--;
+        p->held++;
+        return KAFKA_REFUSED;
+    }
+    char id[ENVELOPE_ID_SIZE];
+    envelope_id(row->message_id, id);
+    struct kafka_message m = {
+        .topic = row->topic->handle,
+        .partition = lane->partition,
+        .key = row->key,
+        .key_size = row->key_size > 0 ? (size_t)row->key_size : 0,
+        .value = row->value,
+        .value_size = row->value_size > 0 ? (size_t)row->value_size : 0,
+        .id = id,
+        .opaque = row,
+    };
+    if (!take_headers(p, row, &m))
+        return KAFKA_REFUSED;
+    int code;
+    enum kafka_produced produced = kafka_produce(p->kafka, &m, &code);
+    if (produced == KAFKA_QUEUED) {
+        lane->group_size++;
+        lane->group_open++;
+        p->in_flight++;
+    } else if (produced == KAFKA_REFUSED) {
+        outcome_refused(p, row, code);
+    }
+    return produced;
+}
+
+/* Bytes a row counts for in its group's limit. */
+static int64_t weight(const struct row *row) {
+    int64_t size = ROW_OVERHEAD_BYTES;
+    size += row->key_size > 0 ? row->key_size : 0;
+    size += row->value_size > 0 ? row->value_size : 0;
+    return size + (row->headers_size > 0 ? row->headers_size : 0);
+}
+
+/* Takes from the lane what the next group may have at most. */
+static void take_group(struct publisher *p, struct lane *lane, struct row_queue *group) {
+    int64_t bytes = 0, most = kafka_group_max_bytes(p->kafka);
+    while (group->count < lane->limit) {
+        struct row_queue *from = lane->urgent.first != NULL ? &lane->urgent : &lane->waiting;
+        if (from->first == NULL)
+            return;
+        bytes += weight(from->first);
+        if (bytes > most && group->count > 0)
+            return;
+        row_queue_push(group, row_queue_pop(from));
+    }
+}
+
+/* Sends a group; what librdkafka has no room for goes back to the head of the lane. */
+static bool send_group(struct publisher *p, struct lane *lane, struct row_queue *group) {
+    bool full = false;
+    lane->group_size = 0;
+    struct row_queue left = {0};
+    struct row *row;
+    while ((row = row_queue_pop(group)) != NULL)
+        if (full || send_row(p, lane, row) == KAFKA_FULL) {
+            full = true;
+            row_queue_push(&left, row);
+        }
+    outcome_put_back(lane, &left);
+    return !full;
+}
+
+#define LANES_AT_ONCE 64
+
+/* Forms groups for the listed lanes; a group of more than one row is held back until it is whole, so that it is one
+ * MessageSet. */
+static bool send_some(struct publisher *p) {
+    struct lane *lanes[LANES_AT_ONCE];
+    struct row_queue groups[LANES_AT_ONCE];
+    size_t count = 0;
+    while (count < LANES_AT_ONCE && p->listed_first != NULL) {
+        struct lane *lane = p->listed_first;
+        p->listed_first = lane->next;
+        if (p->listed_first == NULL)
+            p->listed_last = NULL;
+        lane->listed = false;
+        groups[count] = (struct row_queue){0};
+        take_group(p, lane, &groups[count]);
+        if (groups[count].count > 1)
+            kafka_pause_add(p->kafka, lane->topic->name, lane->partition);
+        lanes[count++] = lane;
+    }
+    kafka_pause(p->kafka);
+    bool room = true;
+    for (size_t i = 0; i < count; i++) {
+        room = send_group(p, lanes[i], &groups[i]) && room;
+        /* All of the group may have been closed at once: the lane must not be forgotten. */
+        if (lanes[i]->group_open == 0 && (lanes[i]->urgent.first != NULL || lanes[i]->waiting.first != NULL))
+            publish_list(p, lanes[i]);
+    }
+    kafka_release(p->kafka);
+    return room;
+}
+
+void publish_batch(struct publisher *p, struct batch *batch) {
+    for (size_t i = 0; i < batch->count; i++) {
+        batch->rows[i].topic->in_lanes++;
+        route_row(p, &batch->rows[i]);
+    }
+}
+
+void publish_step(struct publisher *p) {
+    if (p->kafka == NULL)
+        return;
+    route_look_up(p);
+    while (p->listed_first != NULL)
+        if (!send_some(p))
+            break; /* librdkafka's queue is full: go on after the next report */
+}
+
+void publish_report(void *publisher, const struct kafka_report *report) {
+    struct publisher *p = publisher;
+    struct row *row = report->opaque;
+    struct lane *lane = &row->topic->lanes[row->partition];
+    p->in_flight--;
+    if (report->delivery == KAFKA_ACKNOWLEDGED) {
+        row->offset = report->offset;
+        publish_close(row, ROW_DISPATCHED);
+        holds_resolve(&p->holds, row);
+        p->dispatched++;
+    } else {
+        row->code = report->code;
+        row->is_unsure = report->delivery == KAFKA_MAYBE_PERSISTED;
+        row_queue_push(&lane->refused, row);
+    }
+    assert(lane->group_open > 0);
+    if (--lane->group_open > 0)
+        return;
+    outcome_of_group(p, lane);
+    if (lane->urgent.first != NULL || lane->waiting.first != NULL)
+        publish_list(p, lane);
+}

@@ -1,0 +1,217 @@
+/* route.c: chooses each row's partition as the Java client would, and keeps the partition counts fresh. */
+#include "denpyo/route.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "denpyo/log.h"
+#include "denpyo/loop.h"
+#include "denpyo/outcome.h"
+#include "denpyo/partition.h"
+
+#define KEYLESS_RUN 100 /* rows without a key go to one partition for so long: larger groups */
+#define LOOKUP_MOST 200 /* topics a look-up, so that none is long */
+#define RETRY_LOOKUP_US 500000
+
+static void ask(struct publisher *p, struct topic *topic) {
+    if (topic->asked)
+        return;
+    topic->asked = true;
+    p->wanted++;
+}
+
+/* Too large to be accepted wherever it goes: known without sending it. */
+static bool is_too_large(struct publisher *p, struct row *row) {
+    int64_t most = kafka_message_max_bytes(p->kafka);
+    int64_t payload = row->oversize > 0 ? row->oversize : row->value_size > 0 ? row->value_size : 0;
+    int64_t size = payload + (row->key_size > 0 ? row->key_size : 0);
+    if (size <= most)
+        return false;
+    outcome_reject(p, row, "MSG_SIZE_TOO_LARGE",
+                   "the message has %lld bytes (payload %lld, key %d), more than the limit of %lld "
+                   "(kafka.message.max.bytes)",
+                   (long long)size, (long long)payload, row->key_size, (long long)most);
+    return true;
+}
+
+static void fail_absent(struct publisher *p, struct row *row) {
+    int code = row->topic->code;
+    outcome_fail(p, row, SCOPE_TOPIC, kafka_code_name(code), "topic %s: %s; create it, or grant the relay access to it",
+                 row->topic->name, kafka_code_text(code));
+}
+
+/* An explicit partition that the topic does not have. The count may be stale: only a second look decides. */
+static void refuse_partition(struct publisher *p, struct row *row) {
+    struct topic *topic = row->topic;
+    if (row->attempts > 0) {
+        outcome_reject(p, row, "UNKNOWN_PARTITION", "topic %s has %d partitions: there is no partition %d", topic->name,
+                       topic->partitions, row->partition);
+        return;
+    }
+    ask(p, topic);
+    outcome_fail(p, row, SCOPE_KEY, "UNKNOWN_PARTITION",
+                 "topic %s has %d partitions, so far as is known: there is no partition %d", topic->name,
+                 topic->partitions, row->partition);
+}
+
+static void enter_lane(struct publisher *p, struct row *row) {
+    struct topic *topic = row->topic;
+    if (row->is_explicit) {
+        if (row->partition >= topic->partitions) {
+            refuse_partition(p, row);
+            return;
+        }
+    } else if (row->key != NULL) {
+        row->partition = partition_of_key(row->key, (size_t)row->key_size, topic->partitions);
+    } else {
+        row->partition = (int32_t)(topic->next_keyless++ / KEYLESS_RUN % (uint32_t)topic->partitions);
+    }
+    struct lane *lane = &topic->lanes[row->partition];
+    row_queue_push(row->batch->is_retry ? &lane->urgent : &lane->waiting, row);
+    publish_list(p, lane);
+}
+
+void route_row(struct publisher *p, struct row *row) {
+    struct topic *topic = row->topic;
+    if (row->available_us != 0) {
+        publish_close(row, ROW_DELAYED);
+        return;
+    }
+    if (is_too_large(p, row))
+        return;
+    switch (topic->state) {
+    case TOPIC_READY:
+        if (topic->partitions_seen != topic->partitions)
+            row_queue_push(&topic->backlog, row); /* the old count's rows must be through first */
+        else
+            enter_lane(p, row);
+        return;
+    case TOPIC_UNKNOWN:
+        row_queue_push(&topic->backlog, row);
+        ask(p, topic);
+        return;
+    case TOPIC_ABSENT:
+        fail_absent(p, row);
+        return;
+    }
+}
+
+bool route_knows(struct publisher *p, struct topic *topic, int64_t stale_us) {
+    bool known = topic->state == TOPIC_READY || (topic->state == TOPIC_ABSENT && topic->looked_up_us >= stale_us);
+    if (!known)
+        ask(p, topic);
+    return known;
+}
+
+static void drain_backlog(struct publisher *p, struct topic *topic) {
+    struct row_queue rows = topic->backlog;
+    topic->backlog = (struct row_queue){0};
+    struct row *row;
+    while ((row = row_queue_pop(&rows)) != NULL)
+        route_row(p, row);
+}
+
+/* Rows in the lanes proper: those of the backlog are counted in in_lanes too. */
+static bool lanes_are_empty(const struct topic *topic) {
+    return topic->in_lanes == topic->backlog.count;
+}
+
+static void answer(struct publisher *p, struct topic *topic, int32_t count, int code) {
+    if (count < 0) { /* nobody answered: ask again */
+        ask(p, topic);
+        return;
+    }
+    topic->looked_up_us = loop_now_us();
+    if (count == 0) {
+        topic->code = code;
+        if (topic->state == TOPIC_READY && !lanes_are_empty(topic))
+            return; /* its rows will come back with an error of their own */
+        topic->state = TOPIC_ABSENT;
+        kafka_topic_close(topic->handle); /* a topic created again later is another topic */
+        topic->handle = NULL;
+    } else {
+        if (topic->state == TOPIC_ABSENT)
+            p->topics_cleared++;
+        if (topic->handle == NULL)
+            topic->handle = kafka_topic_open(p->kafka, topic->name);
+        if (topic->state == TOPIC_READY) {
+            if (topic->partitions_seen == topic->partitions && count != topic->partitions)
+                p->changing++;
+            else if (topic->partitions_seen != topic->partitions && count == topic->partitions)
+                p->changing--;
+            topic->partitions_seen = count;
+            return; /* another count is taken over when the lanes are empty */
+        }
+        topic_set_partitions(topic, count, (size_t)kafka_group_max_messages(p->kafka));
+    }
+    drain_backlog(p, topic);
+}
+
+static void looked_up(struct kafka_lookup *lookup) {
+    struct publisher *p = lookup->context;
+    if (p != NULL) {
+        p->lookup = NULL;
+        p->lookup_after_us = lookup->reached ? 0 : loop_now_us() + RETRY_LOOKUP_US;
+        for (size_t i = 0; i < lookup->count; i++)
+            answer(p, topics_get(&p->topics, lookup->names[i], strlen(lookup->names[i])), lookup->counts[i],
+                   lookup->codes[i]);
+    }
+    kafka_lookup_free(lookup);
+}
+
+/* Topics whose partition count changed take the new one over as soon as their lanes are empty. */
+static void change_partitions(struct publisher *p) {
+    for (struct topic *t = topics_next(&p->topics, NULL); t != NULL; t = topics_next(&p->topics, t)) {
+        if (t->state != TOPIC_READY || t->partitions_seen == t->partitions || !lanes_are_empty(t))
+            continue;
+        log_event(LOG_INFO, "the number of partitions changed", log_str("topic", t->name),
+                  log_int("from", t->partitions), log_int("to", t->partitions_seen), LOG_END);
+        topic_set_partitions(t, t->partitions_seen, (size_t)kafka_group_max_messages(p->kafka));
+        p->changing--;
+        drain_backlog(p, t);
+    }
+}
+
+/* Known topics are counted again from time to time; absent ones that hold rows are probed more often. */
+static void ask_again(struct publisher *p, int64_t now) {
+    if (now < p->ask_again_us)
+        return;
+    p->ask_again_us = now + p->options.absent_probe_ms * 1000;
+    int64_t stale = now - p->options.metadata_refresh_ms * 1000;
+    for (struct topic *t = topics_next(&p->topics, NULL); t != NULL; t = topics_next(&p->topics, t))
+        if ((t->state == TOPIC_READY && t->looked_up_us < stale) || (t->state == TOPIC_ABSENT && t->hold != NULL))
+            ask(p, t);
+}
+
+void route_look_up(struct publisher *p) {
+    int64_t now = loop_now_us();
+    if (p->changing > 0)
+        change_partitions(p);
+    if (p->lookup != NULL)
+        return;
+    ask_again(p, now);
+    if (p->wanted == 0 || now < p->lookup_after_us)
+        return;
+    size_t count = p->wanted < LOOKUP_MOST ? p->wanted : LOOKUP_MOST;
+    struct kafka_lookup *l = kafka_lookup_new(p->kafka, count, p->options.lookup_timeout_ms, looked_up, p);
+    size_t taken = 0;
+    for (struct topic *t = topics_next(&p->topics, NULL); t != NULL && taken < count; t = topics_next(&p->topics, t)) {
+        if (!t->asked)
+            continue;
+        l->names[taken] = strdup(t->name);
+        if (l->names[taken++] == NULL)
+            abort();
+        t->asked = false;
+        p->wanted--;
+    }
+    p->lookup = l;
+    kafka_lookup_submit(l, p->worker);
+}
+
+int64_t route_wake_us(const struct publisher *p) {
+    if (p->lookup != NULL)
+        return INT64_MAX;
+    if (p->wanted > 0)
+        return p->lookup_after_us;
+    return p->topics.count > 0 ? p->ask_again_us : INT64_MAX;
+}
