@@ -183,7 +183,7 @@ static void check_broker(struct check *c, const char *name) {
             cluster.brokers, cluster.brokers == 1 ? "" : "s");
     else
         say(c, name, FAIL, cli_exit_code(&f), "%s%s", f.text,
-            f.class == FAULT_RETRY ? "; check --brokers, the network and the kafka.security properties" : "");
+            f.class == FAULT_RETRY ? "; check --brokers, the network, and kafka.security.protocol" : "");
 }
 
 static void check_topics(struct check *c, const char *name) {

@@ -1,6 +1,7 @@
 /* cli_show.c: `denpyo show`: did this message go out? One sentence, then what is known about it. */
 #include <ctype.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "denpyo/cli.h"
@@ -8,48 +9,75 @@
 
 /*
  * What each state means for the one who asks. The sentence's {names} are the columns of outbox.status; `ok` is whether
- * nobody has to do anything.
+ * nobody has to do anything, `needs_relay` whether a relay is what moves it on.
  */
-static const struct {
+struct answer {
     const char *state, *sentence;
-    bool ok;
-} answers[] = {
+    bool ok, needs_relay;
+};
+static const struct answer answers[] = {
     {"dispatched",
-     "Yes: it went out to topic {topic}, partition {partition}, offset {offset}; Kafka's receipt is of "
-     "{settled_at}.",
-     true},
+     "Yes: it went out to topic {topic}, partition {partition}, offset {offset}; Kafka's receipt is of {settled_at}.",
+     true, false},
     {"requesting", "Perhaps: it was claimed at {requested_at}, may be on its way, and Kafka has not confirmed it yet.",
+     true, true},
+    {"pending", "Not yet: it is committed and waits for its turn.", true, true},
+    {"delayed", "Not yet: it is to be sent at {next_attempt_at}.", true, true},
+    {"held", "Not yet: it waits for message {waits_for_id}, an earlier one of its key that has not gone out.", false,
      true},
-    {"pending", "Not yet: it is committed and waits for its turn.", true},
-    {"delayed", "Not yet: it is to be sent at {next_attempt_at}.", true},
-    {"held", "Not yet: it waits for message {waits_for_id}, an earlier one of its key that has not gone out.", false},
-    {"failed", "Not yet: trying failed ({error_code}: {error}); the next try is at {next_attempt_at}.", false},
-    {"rejected", "No: it can never be sent as it is ({error_code}: {error}); a person has to decide.", false},
-    {"skipped", "No: a person decided that it is not sent ({error}).", true},
+    {"failed", "Not yet: trying failed ({error_code}: {error}); the next try is at {next_attempt_at}.", false, true},
+    {"rejected", "No: it can never be sent as it is ({error_code}: {error}); a person has to decide.", false, false},
+    {"skipped", "No: a person decided that it is not sent ({error}).", true, false},
 };
 
-static const char pruned_sentence[] =
-    "Yes: it went out to topic {topic}, partition {partition}, offset {offset}; Kafka's "
-    "receipt is of {settled_at}. The message itself was removed since.";
+/* For the state of a schema that is newer than this denpyo. */
+static const struct answer unknown = {"", "Its state is {state}, which this denpyo does not know.", false, false};
 
-/* Prints the sentence with the object's values for {names}. */
-static void put_sentence(const char *sentence, const json_t *row) {
-    for (const char *at = sentence; *at; at++) {
-        size_t size = *at == '{' ? strcspn(at, "}") : 0;
-        if (size == 0) {
-            putchar(*at);
+static const struct answer pruned = {"dispatched",
+                                     "Yes: it went out to topic {topic}, partition {partition}, offset {offset}; "
+                                     "Kafka's receipt is of {settled_at}. The "
+                                     "message itself was removed since.",
+                                     true, false};
+
+static const char no_relay[] = " No relay leads now: \"denpyo run\" starts one.";
+
+/* The sentence with the row's values for {names}; the caller frees. */
+static char *sentence_of(const struct answer *answer, const json_t *row) {
+    char *text;
+    size_t size;
+    FILE *out = open_memstream(&text, &size);
+    if (out == NULL)
+        abort();
+    for (const char *at = answer->sentence; *at; at++) {
+        size_t length = *at == '{' ? strcspn(at, "}") : 0;
+        if (length == 0) {
+            fputc(*at, out);
             continue;
         }
         char name[32];
-        snprintf(name, sizeof name, "%.*s", (int)size - 1, at + 1);
+        snprintf(name, sizeof name, "%.*s", (int)length - 1, at + 1);
         const json_t *value = json_object_get(row, name);
         if (json_is_integer(value))
-            printf("%lld", (long long)json_integer_value(value));
+            fprintf(out, "%lld", (long long)json_integer_value(value));
         else
-            cli_view_put(json_is_string(value) ? json_string_value(value) : "unknown");
-        at += size;
+            fputs(json_is_string(value) ? json_string_value(value) : "unknown", out);
+        at += length;
     }
-    putchar('\n');
+    if (fclose(out) != 0)
+        abort();
+    return text;
+}
+
+/* False as well when nobody can be asked: then there is nothing to hint at. */
+static bool lacks_relay(struct cli_view *view) {
+    struct fault f = {0};
+    json_t *relays = cli_view_query(view, "queries/status_relays.sql", NULL, &f);
+    bool lacks = relays != NULL;
+    size_t i;
+    json_t *relay;
+    json_array_foreach(relays, i, relay) lacks = lacks && !json_is_true(json_object_get(relay, "has_lease"));
+    json_decref(relays);
+    return lacks;
 }
 
 static void put_details(json_t *row) {
@@ -66,6 +94,24 @@ static void put_details(json_t *row) {
             cli_view_print(value, true);
         putchar('\n');
     }
+}
+
+static int give(struct cli_view *view, const struct answer *answer, json_t *row, bool json) {
+    char *sentence = sentence_of(answer, row);
+    const char *hint = answer->needs_relay && lacks_relay(view) ? no_relay : "";
+    if (json) {
+        json_t *all = json_pack("{s:s+}", "answer", sentence, hint);
+        json_object_update(all, row);
+        cli_view_print(all, false);
+        putchar('\n');
+        json_decref(all);
+    } else {
+        cli_view_put(sentence);
+        puts(hint);
+        put_details(row);
+    }
+    free(sentence);
+    return answer->ok ? CLI_OK : CLI_TROUBLE;
 }
 
 static bool is_number(const char *word) {
@@ -91,38 +137,31 @@ static json_t *first_row(struct cli_view *view, const char *path, const char *pa
     return row;
 }
 
-static int answer(json_t *row, const char *sentence, bool ok, bool json) {
-    if (json) {
-        cli_view_print(row, false);
-        putchar('\n');
-    } else {
-        put_sentence(sentence, row);
-        put_details(row);
-    }
-    return ok ? CLI_OK : CLI_TROUBLE;
+static const struct answer *answer_to(const json_t *row) {
+    const char *state = cli_view_text(row, "state");
+    for (size_t i = 0; i < sizeof answers / sizeof *answers; i++)
+        if (strcmp(answers[i].state, state) == 0)
+            return &answers[i];
+    return &unknown;
 }
 
 static int show(struct cli_view *view, const char *word, bool json, struct fault *f) {
     bool number = is_number(word);
-    int code = CLI_TROUBLE;
+    const struct answer *answer = &pruned;
     json_t *row = first_row(view, number ? "queries/show_by_id.sql" : "queries/show_by_message_id.sql", word, f);
-    if (row) {
-        const char *state = cli_view_text(row, "state");
-        for (size_t i = 0; i < sizeof answers / sizeof *answers; i++)
-            if (strcmp(answers[i].state, state) == 0)
-                code = answer(row, answers[i].sentence, answers[i].ok, json);
-    } else if (f->class == FAULT_NONE) {
+    if (row)
+        answer = answer_to(row);
+    else if (f->class == FAULT_NONE)
         row = first_row(view, number ? "queries/show_receipt_by_id.sql" : "queries/show_receipt_by_message_id.sql",
                         word, f);
-        if (row)
-            code = answer(row, pruned_sentence, true, json);
-        else
-            fault_set(
-                f->class == FAULT_NONE ? f : NULL, FAULT_REJECT, "NO_MESSAGE",
-                "there is no message %s in this outbox: its transaction has not committed (or was rolled back), or "
-                "the id is wrong",
-                word);
-    }
+    int code = CLI_TROUBLE;
+    if (row)
+        code = give(view, answer, row, json);
+    else if (f->class == FAULT_NONE)
+        fault_set(f, FAULT_REJECT, "NO_MESSAGE",
+                  "there is no message %s in this outbox: its transaction has not committed (or was rolled back), or "
+                  "the id is wrong",
+                  word);
     json_decref(row);
     return f->class == FAULT_NONE ? code : cli_fail(f);
 }

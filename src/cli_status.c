@@ -81,27 +81,27 @@ static void print_relays(const json_t *relays) {
     }
 }
 
+static void print_trouble(const json_t *trouble) {
+    long long count = json_integer_value(json_object_get(trouble, "messages"));
+    const char *code = cli_view_text(trouble, "error_code"), *topic = cli_view_text(trouble, "topic");
+    const char *first = cli_view_text(trouble, "first_message_id");
+    char age[CLI_VIEW_AGE_SIZE];
+    cli_view_age(json_object_get(trouble, "since_seconds"), age);
+    printf("  %s%s%s", cli_view_text(trouble, "problem"), *topic ? " in " : "", topic);
+    if (*first)
+        printf(", %lld message%s", count, count == 1 ? "" : "s");
+    printf(", for %s: %s%s", age, code, *code ? ": " : "");
+    cli_view_put(cli_view_text(trouble, "detail"));
+    if (*first)
+        printf("\n    denpyo show %s", first);
+    putchar('\n');
+}
+
 static void print_troubles(const json_t *troubles) {
-    if (json_array_size(troubles) == 0) {
-        puts("No troubles.");
-        return;
-    }
-    puts("\nTroubles:");
+    puts(json_array_size(troubles) ? "\nTroubles:" : "No troubles.");
     size_t i;
     json_t *trouble;
-    json_array_foreach(troubles, i, trouble) {
-        long long count = json_integer_value(json_object_get(trouble, "messages"));
-        const char *code = cli_view_text(trouble, "error_code"), *topic = cli_view_text(trouble, "topic");
-        const char *first = cli_view_text(trouble, "first_message_id");
-        printf("  %s%s%s: ", cli_view_text(trouble, "problem"), *topic ? " in " : "", topic);
-        if (*first)
-            printf("%lld message%s, ", count, count == 1 ? "" : "s");
-        printf("since %s\n    %s%s", cli_view_text(trouble, "since"), code, *code ? ": " : "");
-        cli_view_put(cli_view_text(trouble, "detail"));
-        if (*first)
-            printf("\n    denpyo show %s", first);
-        putchar('\n');
-    }
+    json_array_foreach(troubles, i, trouble) print_trouble(trouble);
 }
 
 /* One look: prints the three parts, or all as JSON. */

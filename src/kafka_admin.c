@@ -2,6 +2,7 @@
 #include "denpyo/kafka_admin.h"
 
 #include <librdkafka/rdkafka.h>
+#include <stddef.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -13,8 +14,10 @@ struct reason {
 static void on_error(rd_kafka_t *handle, int code, const char *text, void *opaque) {
     struct reason *reason = opaque;
     (void)handle;
-    if (code != RD_KAFKA_RESP_ERR__ALL_BROKERS_DOWN) /* it only counts the others */
-        snprintf(reason->text, sizeof reason->text, "%s", text);
+    if (code == RD_KAFKA_RESP_ERR__ALL_BROKERS_DOWN)
+        return;                                   /* it only counts the others */
+    const char *noise = strstr(text, " (after "); /* "(after 0ms in state CONNECT, 1 identical error(s) suppressed)" */
+    snprintf(reason->text, sizeof reason->text, "%.*s", (int)(noise ? noise - text : (ptrdiff_t)strlen(text)), text);
 }
 
 static void on_log(const rd_kafka_t *handle, int level, const char *facility, const char *text) {
