@@ -24,15 +24,18 @@ select c.*,
 
 -- Rows that no batch has claimed: not visible in window_to, or above the last page of a window that is not finished.
 -- The last condition says so exactly and is all that counts (a CASE: no index is to be tried for its parts). The one before
--- it, three ranges of which each is a superset of its part, gives the planner index ranges whose bounds it can only
--- guess, and guesses small. In an unfinished window the rows above its last page come by id once that page has reached
--- what is fresh; before that they lie behind old rows with higher ids and come by xid.
+-- it, three ranges of which each is a superset of its part, is for the planner: it takes a pair of bounds that it cannot
+-- know for half a percent of the table, and therefore uses the indexes, whatever the statistics. In an unfinished window
+-- the rows above its last page come by id once that page has reached what is fresh; before that they lie
+-- behind old rows with higher ids and come by xid.
 create view :"schema".unclaimed as
 with c as materialized (
     select p.*,
            array(select pg_snapshot_xip(p.window_to)
                  union all
                  select pg_snapshot_xip(p.window_from) where not p.last_page) as xids,
+           pg_snapshot_xmin(p.window_from) as xids_from,
+           pg_snapshot_xmax(p.window_to) as xids_to,
            pg_snapshot_xmax(case when p.last_page or p.fresh_id <= p.upto_id
                                  then p.window_to else p.window_from end) as from_xid,
            case when not p.last_page and p.fresh_id <= p.upto_id then p.upto_id end as above_id
@@ -42,6 +45,7 @@ select m.*
   from c
   cross join :"schema".message m
  where (m.xid = any ((select c.xids from c)::xid8[])
+           and m.xid >= (select c.xids_from from c) and m.xid < (select c.xids_to from c)
         or m.xid >= (select c.from_xid from c) and m.xid <= '18446744073709551615'
         or m.id > (select c.above_id from c) and m.id <= 9223372036854775807)
    and case when m.id <= c.floor_id then false
@@ -81,6 +85,7 @@ select m.*, o.claimed_at
                  else pg_visible_in_snapshot(m.xid, o.window_to) and not pg_visible_in_snapshot(m.xid, o.window_from) end
  where (m.id > (select c.after_id from c where c.is_dense) and m.id <= (select c.upto_id from c where c.is_dense)
         or m.xid = any ((select c.xids from c where not c.is_dense)::xid8[])
+           and m.id > (select c.after_id from c) and m.id <= (select c.upto_id from c)
         or m.xid >= (select c.from_xid from c where not c.is_dense)
            and m.xid < (select c.to_xid from c where not c.is_dense)
            and m.id > (select c.after_id from c) and m.id <= (select c.upto_id from c))

@@ -1,0 +1,158 @@
+"""What a question costs, in buffers: it follows what is unsettled, not what is settled, whatever the statistics say."""
+
+import json
+
+import pytest
+
+from ledger import Ledger
+
+SETTLED = 300_000
+PAGE = 5000
+FEW = 50
+STATISTICS = ("none", "of empty tables", "fresh")
+
+
+@pytest.fixture(scope="module", params=STATISTICS)
+def settled(request, postgres, run_denpyo):
+    """A database with SETTLED settled rows, statistics as the parameter says, and a ledger at its end."""
+    database = postgres.create_database()
+    done = run_denpyo("init", "--postgres", database)
+    assert done.returncode == 0, done.stderr
+    connection = database.connect()
+    for table in ("message", "batch", "settlement", "settlement_topic", "parked", "relay"):
+        connection.execute(f"alter table outbox.{table} set (autovacuum_enabled = off)")
+    if request.param == "of empty tables":
+        connection.execute("vacuum analyze")
+    ledger = Ledger(connection)
+    for _ in range(3):
+        connection.execute(
+            "insert into outbox.message (topic, key, payload) select 'topic-' || i %% 7, i %% 100, repeat(md5(i::text), 9)"
+            " from generate_series(1, %s) i", (SETTLED // 3,))
+        ledger.drain(PAGE)
+    if request.param == "fresh":
+        connection.execute("vacuum analyze")
+    yield database, ledger
+    connection.close()
+    database.drop()
+
+
+def buffers(connection, query):
+    """Shared buffers that a query touches, found in the cache or read, once its catalog look-ups are warm."""
+    for _ in range(2):
+        ((answer,),) = connection.execute("explain (analyze, buffers, format json) " + query).fetchall()
+    plan = answer if isinstance(answer, list) else json.loads(answer)
+    return plan[0]["Plan"]["Shared Hit Blocks"] + plan[0]["Plan"]["Shared Read Blocks"]
+
+
+def costs(connection, limits):
+    """Asserts each query's limit; tells all that exceed theirs."""
+    found = {query: buffers(connection, query) for query in limits}
+    assert {query: count for query, count in found.items() if count > limits[query]} == {}
+
+
+def by_message_id(connection, row):
+    ((message_id,),) = connection.execute("select message_id from outbox.message where id = %s", (row,)).fetchall()
+    return f"select * from outbox.status where message_id = '{message_id}'"
+
+
+TROUBLE = "select * from outbox.status where state in ('failed', 'requesting')"
+LAG = "select * from outbox.lag"
+BACKLOG = "select * from outbox.backlog"
+
+
+@pytest.fixture
+def connection(settled):
+    """A connection in a transaction that is rolled back: each test finds the ledger as the first did."""
+    database, ledger = settled
+    with database.connect() as fresh:
+        fresh.execute("begin")
+        yield fresh
+        fresh.execute("rollback")
+
+
+@pytest.fixture
+def ledger(connection, settled):
+    again = Ledger.__new__(Ledger)
+    again.connection, again.name = connection, settled[1].name
+    return again
+
+
+def insert_few(settled, count=FEW):
+    """Rows of a transaction of their own, committed: a window sees no row of the transaction that claims."""
+    database, _ = settled
+    rows = database.rows("insert into outbox.message (topic, payload) select 'topic-1', 'x'"
+                         f" from generate_series(1, {count}) returning id")
+    return [row for (row,) in rows]
+
+
+def test_the_settled_rows_are_there(settled):
+    database, _ = settled
+    assert database.value("select sum(count) from outbox.settlement_topic") >= SETTLED - 1
+
+
+def test_looking_up_a_settled_message_takes_a_few_index_look_ups(connection):
+    costs(connection, {
+        by_message_id(connection, SETTLED // 2): 120,
+        f"select * from outbox.status where id = {SETTLED // 2}": 120,
+        f"select * from outbox.receipt_of({SETTLED // 2})": 80,
+    })
+
+
+def test_questions_about_nothing_unsettled_cost_nothing(connection):
+    costs(connection, {TROUBLE: 40, LAG: 120, BACKLOG: 40, "select * from outbox.stuck": 80,
+                       "select * from outbox.status where state = 'pending'": 40})
+
+
+def test_a_few_pending_rows_cost_a_few_buffers(settled, connection):
+    rows = insert_few(settled)
+    costs(connection, {LAG: 150, BACKLOG: 40, TROUBLE: 40, by_message_id(connection, rows[0]): 120,
+                       "select * from outbox.status where state = 'pending'": 80})
+
+
+def test_open_batches_and_parked_rows_cost_what_they_hold(settled, connection, ledger):
+    rows = insert_few(settled)
+    while (batch := ledger.claim(FEW)) is not None:
+        last = batch
+        for row in ledger.rows_of(batch)[:2] if batch == last else []:
+            ledger.park(row, "failed")
+    assert connection.execute("select count(*) from outbox.status where state in ('failed', 'requesting')"
+                              ).fetchone()[0] >= FEW
+    costs(connection, {TROUBLE: 400, LAG: 500, by_message_id(connection, rows[-1]): 150,
+                       by_message_id(connection, SETTLED // 2): 150})
+
+
+def test_a_late_commit_with_a_low_id_does_not_make_a_page_walk_over_what_is_settled(settled, connection, ledger):
+    """The page's ids then span everything; also while its window is half claimed."""
+    late = settled[0].connect()
+    late.execute("begin")
+    late.execute("insert into outbox.message (topic, payload, xid) overriding system value"
+                 " select 'topic-1', 'late', pg_current_xact_id()")
+    ledger_now = Ledger.__new__(Ledger)
+    ledger_now.connection, ledger_now.name = settled[0].connect(), "default"
+    try:
+        ledger_now.sql("insert into outbox.message (topic, payload) select 'topic-2', 'x' from generate_series(1, 20000)")
+        ledger_now.drain(PAGE)
+        late.execute("commit")
+        insert_few(settled)
+        assert ledger.claim(10) is not None
+        costs(connection, {TROUBLE: 150, LAG: 250, BACKLOG: 60})
+        assert ledger.claim(10) is not None
+        costs(connection, {TROUBLE: 150, LAG: 250, BACKLOG: 60})
+    finally:
+        late.close()
+        ledger_now.connection.close()
+
+
+def test_the_end_of_a_huge_window_costs_its_last_page(settled, connection, ledger):
+    """A backlog of one window: when most of it is settled, what is left is found from where the pages stand."""
+    insert_few(settled, 20_000)
+    while (batch := ledger.claim(PAGE)) is not None:
+        left = connection.execute("select count(*) from outbox.unclaimed").fetchone()[0]
+        if left <= PAGE:
+            break
+        ledger.settle(batch)
+    ((upto,),) = connection.execute("select upto_id from outbox.progress").fetchall()
+    assert upto > SETTLED
+    pages = connection.execute("select count(distinct (ctid::text::point)[0]) from outbox.message where id > %s",
+                               (upto - PAGE,)).fetchone()[0]
+    costs(connection, {LAG: pages * 2 + 250})
