@@ -5,7 +5,7 @@ import pathlib
 import subprocess
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
-SOURCES = [ROOT / "src" / name for name in ("partition.c", "envelope.c", "fault.c")]
+SOURCES = [ROOT / "src" / name for name in ("partition.c", "envelope.c", "window.c", "fault.c")]
 
 
 class Headers(ctypes.Structure):
@@ -17,6 +17,17 @@ class Headers(ctypes.Structure):
         ("capacity", ctypes.c_size_t),
         ("document", ctypes.c_void_p),
         ("document_capacity", ctypes.c_size_t),
+    ]
+
+
+class Snapshot(ctypes.Structure):
+    """struct window_snapshot."""
+
+    _fields_ = [
+        ("xmin", ctypes.c_uint64),
+        ("xmax", ctypes.c_uint64),
+        ("xip", ctypes.POINTER(ctypes.c_uint64)),
+        ("xip_count", ctypes.c_size_t),
     ]
 
 
@@ -37,6 +48,13 @@ class Pure:
         self.library.envelope_headers_free.argtypes = [ctypes.POINTER(Headers)]
         self.library.envelope_size.restype = ctypes.c_int64
         self.library.envelope_size.argtypes = [ctypes.c_int64, ctypes.c_int64, ctypes.POINTER(Headers)]
+        self.library.window_snapshot_parse.restype = ctypes.c_bool
+        self.library.window_snapshot_parse.argtypes = [ctypes.POINTER(Snapshot), ctypes.c_char_p, ctypes.c_void_p]
+        self.library.window_snapshot_free.argtypes = [ctypes.POINTER(Snapshot)]
+        self.library.window_contains.restype = ctypes.c_bool
+        self.library.window_contains.argtypes = [
+            ctypes.POINTER(Snapshot), ctypes.POINTER(Snapshot), ctypes.c_uint64,
+        ]
 
     def partition(self, key: bytes, count: int) -> int:
         return self.library.partition_of_key(key, len(key), count)
@@ -50,3 +68,13 @@ class Pure:
         )
         self.library.envelope_headers_free(parsed)
         return size
+
+    def window(self, start: str, end: str, xids) -> list:
+        """Those of `xids` whose rows belong to the window between two snapshots."""
+        first, last = Snapshot(), Snapshot()
+        for snapshot, text in ((first, start), (last, end)):
+            assert self.library.window_snapshot_parse(snapshot, text.encode(), None), text
+        inside = [xid for xid in xids if self.library.window_contains(first, last, xid)]
+        self.library.window_snapshot_free(first)
+        self.library.window_snapshot_free(last)
+        return inside
