@@ -1,6 +1,7 @@
 /* cli.c: the table of subcommands, the table of exit codes, and the way from a command line to one of each. */
 #include "denpyo/cli.h"
 
+#include <errno.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -151,6 +152,15 @@ const struct cli_command *cli_find(const char *name, struct fault *f) {
 }
 _Static_assert(sizeof cli_commands / sizeof *cli_commands <= 16, "cli_find has room for 16 names");
 
+/* A full disk must not look like success. */
+static int flushed(int code) {
+    if (fflush(stdout) == 0 && !ferror(stdout))
+        return code;
+    struct fault f;
+    fault_set(&f, FAULT_FATAL, "OUTPUT", "cannot write the output: %s", strerror(errno));
+    return cli_fail(&f);
+}
+
 int cli_main(int argc, char **argv) {
     if (argc < 2) {
         cli_help_print(stderr, NULL);
@@ -168,9 +178,10 @@ int cli_main(int argc, char **argv) {
     argc -= 2;
     argv += 2;
     bool help = cli_take_flag(&argc, argv, "--help");
-    if (cli_take_flag(&argc, argv, "-h") || help) {
+    int code = CLI_OK;
+    if (cli_take_flag(&argc, argv, "-h") || help)
         cli_help_print(stdout, command);
-        return CLI_OK;
-    }
-    return command->run(argc, argv);
+    else
+        code = command->run(argc, argv);
+    return flushed(code);
 }

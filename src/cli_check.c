@@ -94,13 +94,12 @@ static void check_server(struct check *c, const char *name) {
 
 static void check_pooling(struct check *c, const char *name) {
     struct fault f = {0};
-    if (!cli_view_transaction(&c->view, &f))
-        say(c, name, FAIL, CLI_DATABASE,
-            "a transaction of several statements fails (%s): a pooler in statement mode cannot work; set its pool_mode "
-            "to "
-            "transaction",
-            f.text);
-    else if (session_backend_pid(c->view.session) == json_integer_value(json_object_get(c->server, "backend_pid")))
+    if (!cli_view_transaction(&c->view, &f)) {
+        bool by_statement = strstr(f.text, "statement pooling") != NULL; /* PgBouncer's words */
+        say(c, name, FAIL, CLI_DATABASE, "transactions of several statements do not work: %s",
+            by_statement ? "the pooler is in statement mode; set its pool_mode to transaction" : f.text);
+        cli_view_close(&c->view); /* the pooler has closed it, too */
+    } else if (session_backend_pid(c->view.session) == json_integer_value(json_object_get(c->server, "backend_pid")))
         say(c, name, OK, CLI_OK, "connected to the server itself");
     else if (c->config->prepare)
         say(c, name, WARN, CLI_OK,
