@@ -12,6 +12,8 @@ OFFENCES = {
                        "src/log.c:2: base includes denpyo/window.h of the higher layer domain"),
     "another driver's library": ("src/window.c", "/* One two three. */\n#include <libpq-fe.h>\n",
                                  "src/window.c:2: libpq-fe.h may be included by"),
+    "a driver in a pure module": ("src/retry.c", '/* One two three. */\n#include "denpyo/loop.h"\n',
+                                  "src/retry.c:2: retry is to stay pure"),
     "an unknown module": ("src/stray.c", "/* One two three. */\n", "src/stray.c:1: module stray has no layer"),
     "a foreign prefix": ("src/log.c", "/* One two three. */\nint helper(void) {\n}\n",
                          "src/log.c:2: helper is exported without the prefix log_"),
