@@ -1,10 +1,10 @@
 /* cli_version.c: `denpyo version`: what runs here, for bug reports. */
 #include <jansson.h>
 #include <libpq-fe.h>
-#include <librdkafka/rdkafka.h>
 #include <stdio.h>
 
 #include "denpyo/cli.h"
+#include "denpyo/kafka.h"
 
 int cli_version(int argc, char **argv) {
     if (argc > 0) {
@@ -14,6 +14,6 @@ int cli_version(int argc, char **argv) {
     }
     int libpq = PQlibVersion();
     printf("denpyo %s\nlibpq %d.%d\nlibrdkafka %s\njansson %s\n", DENPYO_VERSION, libpq / 10000, libpq % 10000,
-           rd_kafka_version_str(), jansson_version_str());
+           kafka_library_version(), jansson_version_str());
     return CLI_OK;
 }

@@ -122,7 +122,7 @@ static void assert_default(const json_t *found, const struct config_option *opti
     if (json_is_integer(fallback))
         snprintf(value, sizeof value, "%lld", (long long)json_integer_value(fallback));
     else if (json_is_boolean(fallback))
-        strcpy(value, json_is_true(fallback) ? "true" : "false");
+        snprintf(value, sizeof value, "%s", json_is_true(fallback) ? "true" : "false");
     else
         snprintf(value, sizeof value, "%s", json_string_value(fallback));
     cr_assert_str_eq(value, option->fallback, "%s", option->name);
@@ -135,9 +135,8 @@ static void assert_choices(const json_t *found, const struct config_option *opti
     size_t i;
     json_t *word;
     json_array_foreach(json_object_get(found, "enum"), i, word) {
-        if (i > 0)
-            strcat(joined, "|");
-        strcat(joined, json_string_value(word));
+        size_t size = strlen(joined);
+        snprintf(joined + size, sizeof joined - size, "%s%s", i > 0 ? "|" : "", json_string_value(word));
     }
     cr_assert_str_eq(joined, option->choices ? option->choices : "", "%s", option->name);
 }

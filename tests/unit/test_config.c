@@ -4,21 +4,24 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 #include <unistd.h>
 
 #include "denpyo/config.h"
 #include "denpyo/config_file.h"
 #include "denpyo/config_mask.h"
 #include "denpyo/nearest.h"
+#include "random.h"
 
 static struct config config;
 static struct fault fault;
 static const char *words[16];
 static int word_count;
-static char file[] = "/tmp/denpyo-config-XXXXXX";
+static char file[40];
 
 /* Writes the text into a fresh file and makes it the configuration file. */
 static void use_file(const char *text) {
+    snprintf(file, sizeof file, "/tmp/denpyo-config-XXXXXX");
     int fd = mkstemp(file);
     cr_assert_geq(fd, 0);
     cr_assert_eq(write(fd, text, strlen(text)), (ssize_t)strlen(text));
@@ -31,7 +34,7 @@ static bool load(const char *const *argv) {
     while (argv[argc])
         argc++;
     bool ok = config_load(&config, argc, (char **)argv, words, &word_count, &fault);
-    if (file[strlen(file) - 1] != 'X')
+    if (*file)
         unlink(file);
     return ok;
 }
@@ -168,7 +171,6 @@ static const struct {
 
 Test(config, file_faults_name_line_and_column) {
     for (size_t i = 0; i < sizeof bad_files / sizeof *bad_files; i++) {
-        strcpy(file + strlen(file) - 6, "XXXXXX");
         use_file(bad_files[i].text);
         cr_assert_not(LOAD_NOTHING(), "%s", bad_files[i].text);
         assert_fault(bad_files[i].part);
@@ -194,22 +196,29 @@ static bool refuse_all(void *context, const struct config_leaf *leaf, struct fau
     return fault_set(f, FAULT_USAGE, "X", "%s", leaf->name);
 }
 
-/* Mutates good text byte by byte; a fixed seed, so that a failure repeats. What counts is that nothing crashes. */
-Test(config, any_bytes_are_survived) {
+/* Up to four bytes of `good` become others that JSON or a conninfo cares about; every second time it is cut, too. */
+static size_t mutate(char *out, const char *good, size_t size, uint64_t *seed) {
+    static const char interesting[] = "\"\\{}[]:, \n\0u0e-1\xff\xc3'=@/?&%";
+    memcpy(out, good, size);
+    if (random_below(seed, 2))
+        size = random_below(seed, size + 1);
+    for (uint64_t i = random_below(seed, 5); i > 0 && size > 0; i--)
+        out[random_below(seed, size)] = interesting[random_below(seed, sizeof interesting - 1)];
+    out[size] = 0;
+    return size;
+}
+
+Test(config, any_bytes_are_survived_by_the_file_reader) {
     static const char good[] =
         "{\"a\\n\\u00e9\": {\"b\": -2.5e3, \"kafka\": {\"x\": true}}, \"kafka\": {\"acks\": \"all\"}, "
         "\"\": \"\\ud834\\udd1e\", \"list\": [1, null, {}]}";
-    static const char interesting[] = "\"\\{}[]:, \n\0u0e-1\xff\xc3";
     size_t faults = 0, visits = 0;
-    srand(20);
+    uint64_t seed = 20;
     for (int round = 0; round < 20000; round++) {
         char bytes[sizeof good];
-        memcpy(bytes, good, sizeof good);
-        size_t size = round % 2 ? sizeof good - 1 : (size_t)rand() % sizeof good;
-        for (int i = rand() % 4; i > 0 && size > 0; i--)
-            bytes[(size_t)rand() % size] = interesting[(size_t)rand() % (sizeof interesting - 1)];
+        size_t size = mutate(bytes, good, sizeof good - 1, &seed);
         struct fault f = {0};
-        if (!config_file_parse("f", bytes, size, rand() % 2 ? accept_all : refuse_all, &visits, &f)) {
+        if (!config_file_parse("f", bytes, size, round % 2 ? accept_all : refuse_all, &visits, &f)) {
             cr_assert_eq(f.class, FAULT_USAGE);
             cr_assert_eq(strncmp(f.text, "f:", 2), 0);
             faults++;
@@ -219,11 +228,54 @@ Test(config, any_bytes_are_survived) {
     cr_assert_gt(visits, 1000);
 }
 
+Test(config, any_bytes_are_survived_by_the_options) {
+    static const char good[] =
+        "{\"batch\": {\"rows\": 10, \"bytes\": 5000}, \"postgres\": \"host=a\", \"prepare\": true, "
+        "\"kafka\": {\"acks\": \"all\"}, \"log.level\": \"info\"}";
+    int fd = memfd_create("config", 0);
+    char path[40];
+    snprintf(path, sizeof path, "/proc/self/fd/%d", fd);
+    setenv("DENPYO_CONFIG", path, 1);
+    size_t accepted = 0, refused = 0;
+    uint64_t seed = 21;
+    for (int round = 0; round < 5000; round++) {
+        char bytes[sizeof good];
+        size_t size = mutate(bytes, good, sizeof good - 1, &seed);
+        cr_assert_eq(ftruncate(fd, 0), 0);
+        cr_assert_eq(pwrite(fd, bytes, size, 0), (ssize_t)size);
+        if (LOAD_NOTHING()) {
+            accepted++;
+            config_free(&config);
+        } else {
+            cr_assert_eq(fault.class, FAULT_USAGE);
+            refused++;
+        }
+    }
+    close(fd);
+    cr_assert_gt(accepted, 100);
+    cr_assert_gt(refused, 1000);
+}
+
+Test(config, any_conninfo_is_masked_without_a_crash) {
+    static const char *const good[] = {"host=a password='ge\\'heim' user=b sslpassword = x",
+                                       "postgresql://u:geheim@h:1/d?a=b&password=geheim"};
+    uint64_t seed = 22;
+    for (int round = 0; round < 20000; round++) {
+        char text[64];
+        mutate(text, good[round % 2], strlen(good[round % 2]), &seed);
+        char *masked = config_mask_conninfo(text);
+        cr_assert_leq(strlen(masked), strlen(text) + 4 * strlen(CONFIG_MASK));
+        free(masked);
+    }
+}
+
 Test(config, deep_nesting_is_survived) {
-    char *deep = malloc(1 << 20);
+    static const char level[] = {'{', '"', 'a', '"', ':'};
+    char *deep = malloc(50000 * sizeof level);
+    cr_assert_not_null(deep);
     size_t size = 0;
-    for (int i = 0; i < 50000; i++, size += 5)
-        memcpy(deep + size, "{\"a\":", 5);
+    for (int i = 0; i < 50000; i++, size += sizeof level)
+        memcpy(deep + size, level, sizeof level);
     struct fault f = {0};
     size_t visits = 0;
     cr_assert_not(config_file_parse("f", deep, size, accept_all, &visits, &f));

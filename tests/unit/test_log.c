@@ -1,6 +1,7 @@
 /* test_log.c: what one event looks like on standard error, in both formats and with hostile values. */
 #include <criterion/criterion.h>
 #include <jansson.h>
+#include <pty.h>
 #include <regex.h>
 #include <string.h>
 #include <unistd.h>
@@ -102,6 +103,43 @@ Test(log, no_progress_line_without_a_terminal) {
     log_event(LOG_INFO, "event", LOG_END);
     log_progress(NULL);
     assert_matches(release(), "^[^\r\033]* info event\n$");
+}
+
+/* Standard error is a terminal of 20 columns; what was written to it until release_terminal. */
+static int terminal;
+static void capture_terminal(void) {
+    int slave;
+    cr_assert_eq(openpty(&terminal, &slave, NULL, NULL, &(struct winsize){.ws_row = 5, .ws_col = 20}), 0);
+    saved = dup(STDERR_FILENO);
+    dup2(slave, STDERR_FILENO);
+    close(slave);
+}
+
+static const char *release_terminal(void) {
+    dup2(saved, STDERR_FILENO); /* the last writer: reading ends with EIO */
+    close(saved);
+    ssize_t size = 0, n;
+    while ((n = read(terminal, captured + size, sizeof captured - 1 - (size_t)size)) > 0)
+        size += n;
+    captured[size] = 0;
+    close(terminal);
+    return captured;
+}
+
+Test(log, progress_line_stays_below_events_and_in_its_row) {
+    static const char row[] = "\r\033[K7 é/s ? 3 in flight"; /* 19 of 20 columns: the last would wrap */
+    capture_terminal();
+    log_progress("7 é/s \n 3 in flight, and more than fits");
+    log_event(LOG_INFO, "event", LOG_END);
+    log_progress(NULL);
+    log_progress(NULL);
+    const char *written = release_terminal();
+    cr_assert_eq(strncmp(written, row, strlen(row)), 0, "%s", written);
+    const char *event = written + strlen(row);
+    cr_assert_eq(strncmp(event, "\r\033[K", 4), 0, "the row is erased before the event");
+    const char *after = strstr(event, " info event\r\n");
+    cr_assert_not_null(after);
+    cr_assert_str_eq(after + strlen(" info event\r\n"), "7 é/s ? 3 in flight\r\033[K", "and is there again below it");
 }
 
 Test(log, words_are_parsed) {
