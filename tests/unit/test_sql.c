@@ -1,5 +1,6 @@
 /* test_sql.c: names are quoted wherever they stand, and the embedded files are what the migrations rely on. */
 #include <criterion/criterion.h>
+#include <ctype.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -44,8 +45,9 @@ Test(sql, roles_are_put_in) {
 Test(sql, no_name_is_left_open_and_a_cast_is_no_name) {
     for (size_t i = 0; i < sql_file_count; i++) {
         char *text = sql_text(sql_files[i].path, &odd);
-        cr_assert(!contains(text, ":\""), "%s keeps a name", sql_files[i].path);
-        cr_assert(!contains(text, ":'"), "%s keeps a literal", sql_files[i].path);
+        for (const char *at = text; (at = strchr(at, ':')) != NULL; at++)
+            cr_assert(!((at[1] == '"' || at[1] == '\'') && islower((unsigned char)at[2])), "%s keeps %.20s",
+                      sql_files[i].path, at);
         free(text);
     }
     char *views = sql_text("0003_views.sql", &odd);
