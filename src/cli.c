@@ -154,10 +154,12 @@ _Static_assert(sizeof cli_commands / sizeof *cli_commands <= 16, "cli_find has r
 
 /* A full disk must not look like success. */
 static int flushed(int code) {
+    errno = 0;
     if (fflush(stdout) == 0 && !ferror(stdout))
         return code;
     struct fault f;
-    fault_set(&f, FAULT_FATAL, "OUTPUT", "cannot write the output: %s", strerror(errno));
+    fault_set(&f, FAULT_FATAL, "OUTPUT", "cannot write the output%s%s", errno ? ": " : "",
+              errno ? strerror(errno) : "");
     return cli_fail(&f);
 }
 

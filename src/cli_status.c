@@ -129,15 +129,15 @@ static bool print_once(struct cli_view *view, bool json, bool watch, struct faul
     return ok;
 }
 
-/* Until interrupted; a database that goes away is waited for. */
-static void watch_for_ever(struct cli_view *view, bool json) {
-    for (;;) {
+/* Until interrupted, or nobody can read it any more; a database that goes away is waited for. */
+static void watch_on(struct cli_view *view, bool json) {
+    while (!ferror(stdout)) {
+        nanosleep(&(struct timespec){.tv_sec = WATCH_S}, NULL);
         struct fault f = {0};
         if (!print_once(view, json, true, &f)) {
             cli_fail(&f);
             cli_view_close(view);
         }
-        nanosleep(&(struct timespec){.tv_sec = WATCH_S}, NULL);
     }
 }
 
@@ -151,7 +151,7 @@ int cli_status(int argc, char **argv) {
     struct cli_view view = {.config = &c};
     bool ok = print_once(&view, json, watch, &f);
     if (ok && watch)
-        watch_for_ever(&view, json);
+        watch_on(&view, json);
     cli_view_close(&view);
     config_free(&c);
     return ok ? CLI_OK : cli_fail(&f);

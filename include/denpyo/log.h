@@ -3,6 +3,7 @@
 #define DENPYO_LOG_H
 
 #include <stdbool.h>
+#include <stddef.h>
 #include <stdint.h>
 
 /* error = a human is needed; warn = degraded and healing itself; info = state changes; debug = every step. */
@@ -16,8 +17,12 @@ struct log_field {
     int64_t number;
 };
 
-#define log_str(n, s) ((struct log_field){.name = (n), .text = (s) ? (s) : ""})
-#define log_int(n, i) ((struct log_field){.name = (n), .number = (int64_t)(i)})
+static inline struct log_field log_str(const char *name, const char *text) {
+    return (struct log_field){.name = name, .text = text != NULL ? text : ""};
+}
+static inline struct log_field log_int(const char *name, int64_t number) {
+    return (struct log_field){.name = name, .number = number};
+}
 
 /* Called once at start; before that: text, info, standard error. Not thread-safe against log_write. */
 void log_setup(enum log_format format, enum log_level level);
