@@ -115,7 +115,7 @@ Test(config, flag_faults_name_flag_value_and_nearest) {
         {"--log-level", "loud", "--log-level must be one of error|warn|info|debug, not \"loud\""},
         {"--prepare=maybe", NULL, "--prepare must be true or false, not \"maybe\""},
         {"--schema=", NULL, "--schema must not be empty"},
-        {"--kafka", "acks", "--kafka takes name=value"},
+        {"--kafka", "sasl.password:geheim", "--kafka takes name=value"},
         {"--kafka", "=1", "needs a name"},
         {"--kafka", "bootstrap.servers=x", "give the brokers with --brokers"},
         {"--poll-idle-ms", "1", "poll.busy_ms (2, from default) must not be above poll.idle_ms (1, from flag)"},
