@@ -67,6 +67,12 @@ void batch_close_row(struct row *row, enum row_outcome outcome) {
     row->batch->open--;
 }
 
+void batch_give_up(struct batch *batch) {
+    for (size_t i = 0; i < batch->count; i++)
+        if (batch->rows[i].outcome == ROW_OPEN)
+            batch_close_row(&batch->rows[i], ROW_UNKNOWN);
+}
+
 void batch_set_trouble(struct row *row, enum row_scope scope, const char *code, const char *format, ...) {
     if (row->trouble == NULL && (row->trouble = calloc(1, sizeof *row->trouble)) == NULL)
         abort();

@@ -18,6 +18,14 @@ const struct cli_command cli_commands[] = {
          "Safe to repeat, and to run from several places at once. Roles that may not be made by this user are left\n"
          "out, and the SQL for somebody who may is printed. --print | psql does all of it by hand.",
      .flags = {{"--print", "print the SQL for psql instead of running it"}}},
+    {.name = "run",
+     .run = cli_run,
+     .summary = "Run the relay: committed rows go to Kafka, each with a receipt.",
+     .details =
+         "Stays in the foreground and logs to standard error. A second relay of the same name waits as standby.\n"
+         "SIGTERM or SIGINT: claims nothing new, waits for acknowledgments (shutdown.flush_ms), records them, exits\n"
+         "with 0; a second signal exits at once with 128 + its number.",
+     .all_options = true},
     {.name = "status",
      .run = cli_status,
      .summary = "Show what waits, who leads, and what is in trouble.",

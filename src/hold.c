@@ -35,11 +35,19 @@ static void set_blocked(struct holds *h, struct hold *hold, bool blocked) {
     hold->blocked = blocked;
     if (blocked) {
         h->releasing--;
-        h->releasing_rows -= hold->parked + hold->pending;
+        h->releasing_parked -= hold->parked;
+        h->releasing_pending -= hold->pending;
     } else {
         h->releasing++;
-        h->releasing_rows += hold->parked + hold->pending;
+        h->releasing_parked += hold->parked;
+        h->releasing_pending += hold->pending;
     }
+}
+
+static void add_parked(struct holds *h, struct hold *hold, size_t rows) {
+    hold->parked += rows;
+    if (!hold->blocked)
+        h->releasing_parked += rows;
 }
 
 static struct hold *make(struct holds *h, struct topic *topic, enum row_scope scope, const char *key, int32_t size) {
@@ -129,7 +137,7 @@ static void keep(struct holds *h, struct hold *hold, struct row *row) {
     row->hold = hold;
     hold->pending++;
     if (!hold->blocked)
-        h->releasing_rows++;
+        h->releasing_pending++;
 }
 
 void holds_keep(struct holds *h, struct hold *hold, struct row *row) {
@@ -195,22 +203,27 @@ void holds_take(struct holds *h, const struct row *row) {
         return;
     hold->parked--;
     if (!hold->blocked)
-        h->releasing_rows--;
+        h->releasing_parked--;
     end_if_over(h, hold);
 }
 
-/* Forgets that the hold's row is in memory; what the settlement turned from failed to held waits now. */
+static struct hold *hold_of_failed(const struct holds *h, const struct row *row) {
+    return row->trouble->scope == SCOPE_TOPIC ? row->topic->hold : find_key(h, row->topic, row->key, row->key_size);
+}
+
+void holds_seal(struct holds *h, const struct row *row) {
+    struct hold *hold = row->outcome == ROW_FAILED ? hold_of_failed(h, row) : NULL;
+    if (hold != NULL && hold->row == row)
+        hold->row = NULL;
+}
+
+/* What the settlement of a failed row turned from failed to held waits from now on. */
 static void settle_failed(struct holds *h, struct row *row, size_t repointed) {
-    struct hold *hold =
-        row->trouble->scope == SCOPE_TOPIC ? row->topic->hold : find_key(h, row->topic, row->key, row->key_size);
+    struct hold *hold = hold_of_failed(h, row);
     if (row->trouble->repoints_from != 0)
         h->repoints--;
-    if (hold == NULL || hold->row != row)
-        return;
-    hold->row = NULL;
-    hold->parked += repointed;
-    if (!hold->blocked)
-        h->releasing_rows += repointed;
+    if (hold != NULL)
+        add_parked(h, hold, repointed);
 }
 
 void holds_settle(struct holds *h, struct row *row, size_t repointed) {
@@ -219,7 +232,9 @@ void holds_settle(struct holds *h, struct row *row, size_t repointed) {
     } else if (row->outcome == ROW_HELD) {
         assert(row->hold->pending > 0);
         row->hold->pending--;
-        row->hold->parked++;
+        if (!row->hold->blocked)
+            h->releasing_pending--;
+        add_parked(h, row->hold, 1);
     }
 }
 
@@ -233,8 +248,20 @@ void holds_load(struct holds *h, struct topic *topic, enum row_scope scope, cons
         hold->waits_for = waits_for;
         set_blocked(h, hold, blocked);
     }
-    hold->parked += parked;
-    if (!hold->blocked)
-        h->releasing_rows += parked;
+    add_parked(h, hold, parked);
     end_if_over(h, hold);
+}
+
+size_t holds_drop(struct holds *h) {
+    size_t dropped = h->releasing_parked;
+    for (struct hold *hold = h->newest; hold != NULL && dropped > 0;) {
+        struct hold *older = hold->older;
+        if (!hold->blocked) {
+            h->releasing_parked -= hold->parked;
+            hold->parked = 0;
+            end_if_over(h, hold);
+        }
+        hold = older;
+    }
+    return dropped;
 }

@@ -16,6 +16,8 @@ struct kafka {
     struct loop *loop;
     struct loop_io io;
     struct worker_job closing; /* the job that destroys it */
+    void (*closed)(void *context);
+    void *closed_context;
     rd_kafka_t *rk;
     rd_kafka_queue_t *events;
     int event_fd;
@@ -162,13 +164,15 @@ static void close_run(struct worker_job *job) {
 static void close_done(struct worker_job *job) {
     struct kafka *k = (struct kafka *)((char *)job - offsetof(struct kafka, closing));
     close(k->event_fd);
+    if (k->closed != NULL)
+        k->closed(k->closed_context);
     free(k->cluster_id);
     free(k);
 }
 
-void kafka_close(struct kafka *k, struct worker *worker) {
-    if (k == NULL)
-        return;
+void kafka_close(struct kafka *k, struct worker *worker, void (*closed)(void *context), void *context) {
+    k->closed = closed;
+    k->closed_context = context;
     loop_forget(k->loop, &k->io);
     rd_kafka_queue_io_event_enable(k->events, -1, NULL, 0);
     k->closing = (struct worker_job){.run = close_run, .done = close_done};

@@ -4,6 +4,7 @@
 #include <stdarg.h>
 #include <stdio.h>
 
+#include "denpyo/log.h"
 #include "denpyo/retry.h"
 
 static uint32_t random_bits(struct publisher *p) {
@@ -25,6 +26,14 @@ void outcome_put_back(struct lane *lane, struct row_queue *rows) {
     *rows = (struct row_queue){0};
 }
 
+/* Once a message: afterwards outcome tables tell, not the log. */
+static void log_row(enum log_level level, const char *event, const struct row *row) {
+    char id[ENVELOPE_ID_SIZE + 1] = "";
+    envelope_id(row->message_id, id);
+    log_event(level, event, log_int("id", row->id), log_str("message_id", id), log_str("topic", row->topic->name),
+              log_str("code", row->trouble->code), log_str("error", row->trouble->text), LOG_END);
+}
+
 void outcome_reject(struct publisher *p, struct row *row, const char *code, const char *format, ...) {
     char text[300];
     va_list args;
@@ -33,6 +42,7 @@ void outcome_reject(struct publisher *p, struct row *row, const char *code, cons
     va_end(args);
     batch_set_trouble(row, SCOPE_KEY, code, "%s", text);
     row->attempts++;
+    log_row(LOG_ERROR, "message rejected: a person decides", row);
     publish_close(row, ROW_REJECTED);
     holds_resolve(&p->holds, row);
     p->rejected++;
@@ -57,6 +67,8 @@ void outcome_fail(struct publisher *p, struct row *row, enum row_scope scope, co
     row->attempts++;
     row->trouble->delay_ms =
         retry_delay_ms(row->attempts, p->options.retry_initial_ms, p->options.retry_max_ms, random_bits(p));
+    if (row->attempts == 1)
+        log_row(LOG_WARN, "message failed, will be tried again", row);
     publish_close(row, ROW_FAILED);
     holds_block(&p->holds, row);
     p->failed++;

@@ -28,18 +28,25 @@ void publish_attach(struct publisher *p, struct kafka *kafka) {
     p->kafka = kafka;
 }
 
-struct kafka *publish_detach(struct publisher *p) {
+struct kafka *publish_silence(struct publisher *p) {
     struct kafka *kafka = p->kafka;
-    for (struct topic *t = topics_next(&p->topics, NULL); t != NULL; t = topics_next(&p->topics, t))
+    for (struct topic *t = topics_next(&p->topics, NULL); t != NULL; t = topics_next(&p->topics, t)) {
         kafka_topic_close(t->handle);
-    holds_clear(&p->holds);
-    topics_free(&p->topics);
-    topics_init(&p->topics);
-    p->kafka = NULL;
-    p->listed_first = p->listed_last = NULL;
+        t->handle = NULL;
+    }
     if (p->lookup != NULL)
         p->lookup->context = NULL; /* nobody waits for it any more */
     p->lookup = NULL;
+    p->kafka = NULL;
+    return kafka;
+}
+
+struct kafka *publish_detach(struct publisher *p) {
+    struct kafka *kafka = publish_silence(p);
+    holds_clear(&p->holds);
+    topics_free(&p->topics);
+    topics_init(&p->topics);
+    p->listed_first = p->listed_last = NULL;
     p->wanted = p->changing = 0;
     p->in_flight = 0;
     return kafka;

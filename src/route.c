@@ -151,7 +151,10 @@ static void looked_up(struct kafka_lookup *lookup) {
     struct publisher *p = lookup->context;
     if (p != NULL) {
         p->lookup = NULL;
-        p->lookup_after_us = lookup->reached ? 0 : loop_now_us() + RETRY_LOOKUP_US;
+        p->lookup_after_us = 0;
+        for (size_t i = 0; i < lookup->count; i++)
+            if (lookup->counts[i] < 0)
+                p->lookup_after_us = loop_now_us() + RETRY_LOOKUP_US;
         for (size_t i = 0; i < lookup->count; i++)
             answer(p, topics_get(&p->topics, lookup->names[i], strlen(lookup->names[i])), lookup->counts[i],
                    lookup->codes[i]);

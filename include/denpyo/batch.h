@@ -9,8 +9,9 @@
 #include "denpyo/pg.h"
 #include "denpyo/topic.h"
 
-/* What became of a row. OPEN is on its way; a batch can be settled when none of its rows is OPEN. */
-enum row_outcome { ROW_OPEN, ROW_DISPATCHED, ROW_FAILED, ROW_HELD, ROW_REJECTED, ROW_DELAYED };
+/* What became of a row. OPEN is on its way; a batch can be settled when none of its rows is OPEN. UNKNOWN: given up
+ * while it was on its way. */
+enum row_outcome { ROW_OPEN, ROW_DISPATCHED, ROW_FAILED, ROW_HELD, ROW_REJECTED, ROW_DELAYED, ROW_UNKNOWN };
 
 /* How far a failure reaches: the later rows of its key, or of its whole topic. */
 enum row_scope { SCOPE_KEY, SCOPE_TOPIC };
@@ -20,6 +21,7 @@ struct row_trouble {
     enum row_scope scope;
     int64_t delay_ms;      /* FAILED: until the next attempt */
     int64_t repoints_from; /* FAILED: rows that wait for this id now wait for this row; 0 = none */
+    size_t repointed;      /* how many parked rows that turned from failed to held */
     char code[40];
     char text[300];
 };
@@ -90,6 +92,9 @@ void batch_free(struct batch *batch);
 
 /* Settles a row's outcome in memory; the row must be OPEN. */
 void batch_close_row(struct row *row, enum row_outcome outcome);
+
+/* Gives up every OPEN row of the batch: UNKNOWN. The lanes must not be used any more. */
+void batch_give_up(struct batch *batch);
 
 /* The row's trouble, made when it has none; text is a printf format. */
 void batch_set_trouble(struct row *row, enum row_scope scope, const char *code, const char *format, ...)

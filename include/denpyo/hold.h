@@ -25,7 +25,7 @@ struct hold {
     int64_t waits_for;
     bool blocked;
     size_t parked, pending;
-    struct row *row;   /* the row waits_for while its batch is not settled, else NULL */
+    struct row *row;   /* the row waits_for until its settlement is sent, else NULL */
     struct hold *next; /* in its bucket */
     struct hold *newer, *older;
 };
@@ -34,10 +34,11 @@ struct hold {
 struct holds {
     struct hold **buckets;
     size_t bucket_count, count;
-    struct hold *newest;   /* list of all */
-    size_t releasing;      /* holds that are not blocked */
-    size_t releasing_rows; /* and the rows that still wait in them */
-    size_t repoints;       /* failed rows that repoint and are not settled */
+    struct hold *newest;      /* list of all */
+    size_t releasing;         /* holds that are not blocked */
+    size_t releasing_parked;  /* rows that still wait in them, parked */
+    size_t releasing_pending; /* and in batches that are not settled */
+    size_t repoints;          /* failed rows that repoint and are not settled */
 };
 
 void holds_init(struct holds *h);
@@ -60,6 +61,9 @@ void holds_resolve(struct holds *h, const struct row *row);
  * newer ones. */
 void holds_take(struct holds *h, const struct row *row);
 
+/* The row's settlement is being sent: its outcome can no longer change in memory. */
+void holds_seal(struct holds *h, const struct row *row);
+
 /* The row was settled: a held one counts as parked from now on. repointed: parked rows that the settlement of a FAILED
  * row turned from failed to held. */
 void holds_settle(struct holds *h, struct row *row, size_t repointed);
@@ -68,5 +72,9 @@ void holds_settle(struct holds *h, struct row *row, size_t repointed);
  * is NULL. */
 void holds_load(struct holds *h, struct topic *topic, enum row_scope scope, const char *key, int32_t key_size,
                 int64_t waits_for, bool blocked, size_t parked);
+
+/* The database has none of the rows that releasing holds wait for (somebody removed them): stops waiting. Returns how
+ * many. */
+size_t holds_drop(struct holds *h);
 
 #endif

@@ -47,9 +47,10 @@ struct kafka *kafka_open(struct loop *loop, const struct kafka_options *options,
 
 /*
  * Gives up what is queued or in flight and destroys the producer on the worker (it may block there for seconds), after
- * the look-ups queued before. No report is delivered any more. k may be NULL.
+ * the look-ups queued before. No report is delivered any more. `closed` (may be NULL) is called on the loop when
+ * librdkafka has let go of the messages: until then what they borrow must stay.
  */
-void kafka_close(struct kafka *k, struct worker *worker);
+void kafka_close(struct kafka *k, struct worker *worker, void (*closed)(void *context), void *context);
 
 /* Limits in force, in bytes and messages: one message (message.max.bytes), one group (batch.size, batch.num.messages).
  */

@@ -51,6 +51,8 @@ void publish_free(struct publisher *p);
 
 /* Takes a producer into use; its reports go to publish_report with the publisher as context. */
 void publish_attach(struct publisher *p, struct kafka *kafka);
+/* Gives the producer back for closing: no report is taken any more. Rows and topics stay to be settled. */
+struct kafka *publish_silence(struct publisher *p);
 /* Forgets rows, lanes and holds, and gives the producer back for closing: every batch is to be loaded again. */
 struct kafka *publish_detach(struct publisher *p);
 

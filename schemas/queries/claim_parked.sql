@@ -2,7 +2,7 @@
 -- $1 relay; $2 bigint[] ids whose waiters are released; $3 bigint[] ids asked for; $4 most rows; $5 payloads of more bytes come as their length only
 with due as materialized (
     (select p.id from :"schema".parked p
-     where p.relay = $1::text and p.state in ('failed', 'delayed') and p.next_attempt_at <= clock_timestamp()
+     where p.relay = $1::text and p.state in ('failed', 'delayed', 'requesting') and p.next_attempt_at <= clock_timestamp()
      order by p.next_attempt_at, p.id limit $4::int)
     union
     (select waiter.id from unnest($2::bigint[]) blocker
@@ -10,7 +10,7 @@ with due as materialized (
                          where p.waits_for_id = blocker and p.state = 'held' order by p.id limit $4::int) waiter)
     union
     (select p.id from unnest($3::bigint[]) wanted join :"schema".parked p on p.id = wanted
-     where p.state in ('failed', 'delayed'))
+     where p.state in ('failed', 'delayed', 'requesting'))
 )
 select m.id, m.message_id, m.topic, m.key, m.key_bytes, m.partition,
        case when octet_length(m.payload) <= $5::int then m.payload end,

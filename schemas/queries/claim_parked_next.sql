@@ -2,4 +2,4 @@
 -- $1 relay
 select (extract(epoch from min(p.next_attempt_at) - clock_timestamp()) * 1000)::bigint
 from :"schema".parked p
-where p.relay = $1::text and p.state in ('failed', 'delayed')
+where p.relay = $1::text and p.state in ('failed', 'delayed', 'requesting')

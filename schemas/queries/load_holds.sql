@@ -10,7 +10,7 @@ with taken as materialized (
     where p.relay = $1::text and p.state = 'held'
     group by p.waits_for_id
 ), failing as (
-    select p.id, p.scope from :"schema".parked p where p.relay = $1::text and p.state = 'failed'
+    select p.id, p.scope from :"schema".parked p where p.relay = $1::text and p.state in ('failed', 'requesting')
 )
 select coalesce(failing.id, waiting.blocker) as blocker,
        coalesce(failing.scope, waiting.scope) as scope,

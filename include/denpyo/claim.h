@@ -1,0 +1,68 @@
+/* claim.h: finds what committed, opens the next batch, and commits it before anything of it is sent. */
+#ifndef DENPYO_CLAIM_H
+#define DENPYO_CLAIM_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "denpyo/ledger.h"
+#include "denpyo/publish.h"
+
+struct claim_options {
+    int64_t batch_rows, batch_bytes;           /* a page: most rows, target size */
+    int64_t inflight_messages, inflight_bytes; /* claimed and not settled: no page is read above these */
+    int64_t poll_busy_ms, poll_idle_ms;
+};
+
+/* POLL: has anything committed? PAGE: reading one. WAIT: a topic of the page has to be looked up first; the page was
+ * given back. */
+enum claim_state { CLAIM_IDLE, CLAIM_POLL, CLAIM_PAGE, CLAIM_WAIT };
+
+/*
+ * Invariants:
+ *  1. A batch is handed to the publisher only after its commit was confirmed.
+ *  2. One page is read and one claim commits at a time; the next page may be read while the last claim commits.
+ *  3. The window's bounds (low, high, late) are known whenever the cursor's window is open and bounded is true.
+ */
+struct claim {
+    struct claim_options options;
+    struct ledger *ledger;
+    struct publisher *publisher;
+    struct pg *pg;
+    enum claim_state state;
+    bool is_retry;        /* the page is one of parked rows */
+    struct batch *staged; /* its claim commits; NULL = none */
+    bool bounded;
+    int64_t low, high;
+    char *late;        /* stragglers as an array literal, NULL = none */
+    int64_t limit;     /* rows asked for */
+    int64_t row_bytes; /* recent average */
+    int64_t poll_after_us, poll_wait_us;
+    int seen_cleared;          /* of publisher.topics_cleared */
+    uint64_t seen_settlements; /* ledger.settlements_sent when the parked rows were asked for */
+    bool saw_recovery;         /* the server said it is in recovery: the cursor must not move there */
+    int64_t newest_seen_us;    /* when the last poll was answered */
+    uint64_t claimed_rows;
+};
+
+void claim_init(struct claim *c, const struct claim_options *options, struct ledger *ledger,
+                struct publisher *publisher, struct pg *pg);
+void claim_free(struct claim *c);
+
+/* Polls, reads or claims what is due and allowed. Never blocks. */
+void claim_step(struct claim *c, int64_t now_us);
+
+/* The connection was lost: what was under way is forgotten; the ledger's cursor must be loaded again. Returns the
+ * staged batch's id, or 0. */
+int64_t claim_reset(struct claim *c);
+
+/* Whether a claim of parked rows is under way: who waits for whom must not change meanwhile. */
+bool claim_is_retrying(const struct claim *c);
+
+/* Whether nothing is under way on the connection. */
+bool claim_is_idle(const struct claim *c);
+
+/* When claim_step wants to be called although nothing happened. */
+int64_t claim_wake_us(const struct claim *c);
+
+#endif

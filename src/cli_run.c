@@ -1,0 +1,31 @@
+/* cli_run.c: denpyo run: checks what can be checked at once, then runs the relay until a signal. */
+#include <stdlib.h>
+
+#include "denpyo/cli.h"
+#include "denpyo/log.h"
+#include "denpyo/migrate.h"
+#include "denpyo/relay.h"
+#include "denpyo/session.h"
+
+static bool check_and_run(const struct config *c, struct fault *f) {
+    if (c->brokers[0] == 0)
+        return fault_set(f, FAULT_USAGE, "brokers",
+                         "no brokers given: use --brokers HOST:PORT,…, DENPYO_BROKERS or \"brokers\" in the file");
+    struct session *session;
+    if (!session_open(&session, c, f))
+        return false;
+    bool is_good = migrate_check(session, &(struct sql_names){.schema = c->schema}, f);
+    session_close(session);
+    return is_good && relay_run(c, f);
+}
+
+int cli_run(int argc, char **argv) {
+    struct config config;
+    struct fault f = {0};
+    if (!cli_configure(&config, argc, argv, 0, NULL, &f))
+        return cli_fail(&f);
+    log_setup(config.log_format, config.log_level);
+    int code = check_and_run(&config, &f) ? CLI_OK : cli_fail(&f);
+    config_free(&config);
+    return code;
+}

@@ -1,0 +1,146 @@
+/* lease.c: takes and renews the leadership by compare-and-set on one row. */
+#include "denpyo/lease.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/random.h>
+#include <unistd.h>
+
+#include "denpyo/loop.h"
+
+#define LOOK_AGAIN_US 250000 /* a standby takes over within this time of a clean stop */
+
+static void new_holder(char out[37]) {
+    unsigned char b[16];
+    if (getrandom(b, sizeof b, 0) != (ssize_t)sizeof b)
+        abort();
+    b[6] = (unsigned char)((b[6] & 0x0f) | 0x40);
+    b[8] = (unsigned char)((b[8] & 0x3f) | 0x80);
+    snprintf(out, 37, "%02x%02x%02x%02x-%02x%02x-%02x%02x-%02x%02x-%02x%02x%02x%02x%02x%02x", b[0], b[1], b[2], b[3],
+             b[4], b[5], b[6], b[7], b[8], b[9], b[10], b[11], b[12], b[13], b[14], b[15]);
+}
+
+void lease_init(struct lease *l, struct pg *pg, const struct statements *statements, const char *relay,
+                int64_t lease_ms) {
+    *l = (struct lease){.pg = pg, .statements = statements, .relay = relay, .lease_ms = lease_ms};
+    new_holder(l->holder);
+    char host[80] = "unknown";
+    gethostname(host, sizeof host - 1);
+    snprintf(l->info, sizeof l->info, "%s pid %ld", host, (long)getpid());
+}
+
+static void keep(struct lease *l) {
+    /* A tenth of the lease in hand: the remote expiry lies after the local one whatever the two clocks' rates. */
+    l->deadline_us = l->sent_us + l->lease_ms * 900;
+    l->next_us = l->sent_us + l->lease_ms * 1000 / 3;
+}
+
+static void on_taken(void *context, struct pg_result *r) {
+    struct lease *l = context;
+    l->asked = false;
+    if (pg_rows(r) == 0)
+        return; /* another one was faster: look again */
+    l->epoch = pg_int(r, 0, 0);
+    l->held = true;
+    l->lost = false;
+    l->taken++;
+    keep(l);
+}
+
+static void send(struct lease *l, enum statement which, const struct pg_call *call, pg_done_fn done) {
+    l->asked = true;
+    l->sent_us = loop_now_us();
+    statements_send(l->statements, l->pg, which, call, done, l);
+    pg_sync(l->pg);
+}
+
+static void on_inserted(void *context, struct pg_result *r) {
+    struct lease *l = context;
+    (void)r;
+    l->asked = false;
+    l->next_us = 0;
+}
+
+static void on_look(void *context, struct pg_result *r) {
+    struct lease *l = context;
+    struct pg_call call = {0};
+    l->asked = false;
+    pg_add_text(&call, l->relay);
+    if (pg_rows(r) == 0) {
+        send(l, STATEMENT_LEASE_INSERT, &call, on_inserted);
+    } else if (pg_int(r, 0, 1) != 0) {
+        pg_add_int(&call, pg_int(r, 0, 0));
+        pg_add_text(&call, l->holder);
+        pg_add_text(&call, l->info);
+        pg_add_int(&call, l->lease_ms);
+        pg_add_text(&call, DENPYO_VERSION);
+        send(l, STATEMENT_LEASE_TAKE, &call, on_taken);
+    } else if (strcmp(l->leader, pg_text(r, 0, 2)) != 0) {
+        snprintf(l->leader, sizeof l->leader, "%s", pg_text(r, 0, 2));
+        l->standby_known = false;
+    }
+}
+
+static void on_renewed(void *context, struct pg_result *r) {
+    struct lease *l = context;
+    l->asked = false;
+    if (pg_rows(r) == 0) {
+        l->held = false;
+        l->lost = true;
+    } else {
+        keep(l);
+    }
+}
+
+void lease_step(struct lease *l, int64_t now_us) {
+    if (l->asked || l->lost || now_us < l->next_us || pg_state(l->pg) != PG_READY)
+        return;
+    struct pg_call call = {0};
+    pg_add_text(&call, l->relay);
+    if (!l->held) {
+        pg_add_text(&call, l->holder);
+        l->next_us = now_us + LOOK_AGAIN_US;
+        send(l, STATEMENT_LEASE_LOOK, &call, on_look);
+    } else {
+        pg_add_int(&call, l->epoch);
+        pg_add_text(&call, l->holder);
+        pg_add_int(&call, l->lease_ms);
+        send(l, STATEMENT_LEASE_RENEW, &call, on_renewed);
+    }
+}
+
+bool lease_is_ours(const struct lease *l, int64_t now_us) {
+    return l->held && now_us < l->deadline_us;
+}
+
+void lease_release(struct lease *l) {
+    struct pg_call call = {0};
+    pg_add_text(&call, l->relay);
+    pg_add_int(&call, l->epoch);
+    pg_add_text(&call, l->holder);
+    l->held = false;
+    statements_send(l->statements, l->pg, STATEMENT_LEASE_RELEASE, &call, NULL, NULL);
+    pg_sync(l->pg);
+}
+
+void lease_reconnect(struct lease *l) {
+    l->asked = false;
+    l->next_us = 0;
+}
+
+void lease_forget(struct lease *l) {
+    l->held = l->lost = l->asked = false;
+    l->next_us = 0;
+    l->leader[0] = 0;
+}
+
+const char *lease_leader(struct lease *l, bool *changed) {
+    *changed = !l->standby_known && l->leader[0] != 0;
+    l->standby_known = true;
+    return l->leader;
+}
+
+int64_t lease_wake_us(const struct lease *l) {
+    return l->asked ? INT64_MAX : l->next_us;
+}

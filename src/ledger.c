@@ -1,0 +1,36 @@
+/* ledger.c: opens fenced transactions, and forgets what is in memory when the database has to be asked again. */
+#include "denpyo/ledger.h"
+
+#include <stdio.h>
+
+void ledger_init(struct ledger *ledger, const struct statements *statements, const struct lease *lease,
+                 int64_t timeout_ms) {
+    *ledger =
+        (struct ledger){.statements = statements, .lease = lease, .timeout_ms = timeout_ms, .retry_at_us = INT64_MAX};
+    window_reset(&ledger->cursor);
+}
+
+void ledger_clear(struct ledger *ledger) {
+    struct batch *batch;
+    while ((batch = batch_queue_pop(&ledger->open)) != NULL)
+        batch_free(batch);
+    window_reset(&ledger->cursor);
+    ledger->newest_id = ledger->settled_id = 0;
+    ledger->retry_open = 0;
+    ledger->retry_at_us = INT64_MAX;
+    ledger->ask_next_due = true;
+    ledger->is_fenced = false;
+}
+
+void ledger_begin(const struct ledger *ledger, struct pg *pg, bool is_durable) {
+    char timeout[32];
+    snprintf(timeout, sizeof timeout, "%lld", (long long)ledger->timeout_ms);
+    struct pg_call call = {0};
+    pg_add_text(&call, ledger->lease->relay);
+    pg_add_int(&call, ledger->lease->epoch);
+    pg_add_text(&call, ledger->lease->holder);
+    pg_add_text(&call, is_durable ? "on" : "off");
+    pg_add_text(&call, timeout);
+    statements_send(ledger->statements, pg, STATEMENT_BEGIN, NULL, NULL, NULL);
+    statements_send(ledger->statements, pg, STATEMENT_FENCE, &call, NULL, NULL);
+}

@@ -1,0 +1,204 @@
+/* load.c: reloads the cursor, the open batches and the holds, so that memory and ledger agree. */
+#include "denpyo/load.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "denpyo/kafka.h"
+#include "denpyo/log.h"
+
+void load_init(struct load *l, struct ledger *ledger, struct publisher *publisher, struct settle *settle,
+               struct pg *pg) {
+    *l = (struct load){.ledger = ledger, .publisher = publisher, .settle = settle, .pg = pg};
+}
+
+static void forget_batches(struct load *l) {
+    for (size_t i = 0; i < l->count; i++) {
+        free(l->batches[i].from);
+        free(l->batches[i].to);
+        batch_free(l->batches[i].batch);
+    }
+    free(l->batches);
+    l->batches = NULL;
+    l->count = l->read = 0;
+}
+
+void load_free(struct load *l) {
+    forget_batches(l);
+}
+
+void load_reset(struct load *l) {
+    forget_batches(l);
+    l->state = LOAD_IDLE;
+    l->saw_recovery = false;
+}
+
+static char *copy(const char *text) {
+    char *out = strdup(text);
+    if (out == NULL)
+        abort();
+    return out;
+}
+
+/* ---- last step: the batches go on their way ---- */
+
+static void finish(struct load *l) {
+    struct ledger *ledger = l->ledger;
+    for (size_t i = 0; i < l->count; i++) {
+        struct load_batch *b = &l->batches[i];
+        struct batch *batch = b->batch;
+        b->batch = NULL;
+        batch->id = b->id;
+        batch->after_id = b->after_id;
+        batch->upto_id = b->upto_id;
+        batch->last_page = b->last_page;
+        if ((int64_t)batch->count < b->row_count)
+            log_event(LOG_ERROR, "rows of an open batch were removed from the outbox; the others go on",
+                      log_int("batch", b->id), log_int("claimed", b->row_count), log_int("left", (int64_t)batch->count),
+                      LOG_END);
+        if (batch->is_retry) {
+            ledger->retry_open++;
+            for (size_t k = 0; k < batch->count && !l->is_full; k++)
+                holds_take(&l->publisher->holds, &batch->rows[k]);
+        }
+        ledger->newest_id = b->id;
+        batch_queue_push(&ledger->open, batch);
+        publish_batch(l->publisher, batch);
+    }
+    if (l->count > 0)
+        log_event(LOG_INFO, "open batches go on", log_int("batches", (int64_t)l->count),
+                  log_int("rows", (int64_t)ledger->open.rows), LOG_END);
+    forget_batches(l);
+    l->state = LOAD_DONE;
+}
+
+/* ---- who holds whom ---- */
+
+static void on_holds(void *context, struct pg_result *r) {
+    struct load *l = context;
+    enum { BLOCKER, SCOPE, BLOCKED, WAITERS, TOPIC, KEY, KEY_BYTES };
+    for (int i = 0; i < pg_rows(r); i++) {
+        int size, key_size;
+        const char *name = pg_bytes(r, i, TOPIC, &size);
+        const char *key = pg_bytes(r, i, KEY, &key_size);
+        if (key == NULL)
+            key = pg_bytes(r, i, KEY_BYTES, &key_size);
+        struct topic *topic = topics_get(&l->publisher->topics, name, (size_t)size);
+        enum row_scope scope = strcmp(pg_text(r, i, SCOPE), "topic") == 0 ? SCOPE_TOPIC : SCOPE_KEY;
+        holds_load(&l->publisher->holds, topic, scope, key, key_size, pg_int(r, i, BLOCKER), pg_int(r, i, BLOCKED) != 0,
+                   (size_t)pg_int(r, i, WAITERS));
+    }
+    finish(l);
+}
+
+static void send_holds(struct load *l) {
+    struct pg_call call = {0};
+    pg_add_text(&call, l->ledger->lease->relay);
+    pg_add_int(&call, l->ledger->settled_id);
+    statements_send(l->ledger->statements, l->pg, STATEMENT_LOAD_HOLDS, &call, on_holds, l);
+    pg_sync(l->pg);
+}
+
+/* ---- the rows of open batches ---- */
+
+static void on_rows(void *context, struct pg_result *r) {
+    struct load *l = context;
+    struct load_batch *b = &l->batches[l->read++];
+    b->batch = batch_from_result(r, (size_t)pg_rows(r), b->is_retry, &l->publisher->topics);
+    if (l->read < l->count)
+        return;
+    if (l->is_full)
+        send_holds(l);
+    else
+        finish(l);
+}
+
+static void send_rows(struct load *l, const struct load_batch *b) {
+    struct pg_call call = {0};
+    int64_t most = kafka_message_max_bytes(l->publisher->kafka);
+    enum statement which = b->is_retry ? STATEMENT_LOAD_PARKED : STATEMENT_CLAIM_PAGE;
+    if (b->is_retry) {
+        pg_add_text(&call, l->ledger->lease->relay);
+        pg_add_int(&call, b->id);
+    } else {
+        pg_add_text(&call, b->from);
+        pg_add_text(&call, b->to);
+        pg_add_int(&call, b->after_id);
+        pg_add_int(&call, b->upto_id);
+        pg_add_int(&call, b->row_count);
+    }
+    pg_add_int(&call, most);
+    ledger_begin(l->ledger, l->pg, false);
+    statements_send(l->ledger->statements, l->pg, which, &call, on_rows, l);
+    statements_send(l->ledger->statements, l->pg, STATEMENT_COMMIT, NULL, NULL, NULL);
+    pg_sync(l->pg);
+}
+
+static void on_open(void *context, struct pg_result *r) {
+    struct load *l = context;
+    enum { ID, FROM, TO, AFTER, UPTO, LAST_PAGE, ROW_COUNT, IS_RETRY };
+    l->count = (size_t)pg_rows(r);
+    l->batches = calloc(l->count + 1, sizeof *l->batches);
+    if (l->batches == NULL)
+        abort();
+    for (int i = 0; i < pg_rows(r); i++)
+        l->batches[i] = (struct load_batch){
+            .id = pg_int(r, i, ID),
+            .after_id = pg_int(r, i, AFTER),
+            .upto_id = pg_int(r, i, UPTO),
+            .row_count = pg_int(r, i, ROW_COUNT),
+            .last_page = pg_int(r, i, LAST_PAGE) != 0,
+            .is_retry = pg_int(r, i, IS_RETRY) != 0,
+            .from = copy(pg_text(r, i, FROM)),
+            .to = copy(pg_text(r, i, TO)),
+        };
+    for (size_t i = 0; i < l->count; i++)
+        send_rows(l, &l->batches[i]);
+    if (l->count == 0 && l->is_full)
+        send_holds(l);
+    else if (l->count == 0)
+        finish(l);
+}
+
+/* ---- first step: the cursor ---- */
+
+static void on_cursor(void *context, struct pg_result *r) {
+    struct load *l = context;
+    struct ledger *ledger = l->ledger;
+    enum { ID, FROM, TO, UPTO, LAST_PAGE, SETTLED, IN_RECOVERY };
+    if (pg_int(r, 0, IN_RECOVERY) != 0) {
+        l->saw_recovery = true;
+        return;
+    }
+    int64_t newest = pg_int(r, 0, ID), settled = pg_int(r, 0, SETTLED);
+    if (!l->is_full && (newest < ledger->newest_id || settled < ledger->settled_id)) {
+        l->state = LOAD_STALE;
+        return;
+    }
+    if (l->is_full)
+        ledger->newest_id = ledger->settled_id = settled;
+    else
+        settle_resume(l->settle, settled);
+    if (newest == 0)
+        window_reset(&ledger->cursor);
+    else
+        window_load(&ledger->cursor, pg_text(r, 0, FROM), pg_text(r, 0, TO), pg_int(r, 0, UPTO),
+                    pg_int(r, 0, LAST_PAGE) != 0);
+    struct pg_call call = {0};
+    pg_add_text(&call, ledger->lease->relay);
+    pg_add_int(&call, settled);
+    pg_add_int(&call, ledger->newest_id);
+    statements_send(ledger->statements, l->pg, STATEMENT_LOAD_OPEN, &call, on_open, l);
+    pg_sync(l->pg);
+}
+
+void load_start(struct load *l, bool is_full) {
+    forget_batches(l);
+    l->is_full = is_full;
+    l->saw_recovery = false;
+    l->state = LOAD_BUSY;
+    struct pg_call call = {0};
+    pg_add_text(&call, l->ledger->lease->relay);
+    statements_send(l->ledger->statements, l->pg, STATEMENT_LOAD_CURSOR, &call, on_cursor, l);
+    pg_sync(l->pg);
+}

@@ -1,0 +1,411 @@
+/* relay.c: the relay's states as a table of steps, run by one loop over the database and the broker. */
+#include "denpyo/relay.h"
+
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/epoll.h>
+#include <sys/signalfd.h>
+#include <unistd.h>
+
+#include "denpyo/log.h"
+#include "denpyo/relay_parts.h"
+
+#define START_BROKER_MS 10000 /* how long the start waits for a broker's first answer */
+#define RECONNECT_FIRST_US 100000
+#define RECONNECT_MOST_US 2000000
+#define RELEASE_WAIT_US 1000000 /* giving the lease back must not hold up the end */
+#define GIVE_UP_US 5000000      /* after the deadline of a stop: to record what came, no longer */
+
+/* ---- the states ---- */
+
+static void step_start(struct relay *r, int64_t now);
+static void step_standby(struct relay *r, int64_t now);
+static void step_load(struct relay *r, int64_t now);
+static void step_lead(struct relay *r, int64_t now);
+static void step_drain(struct relay *r, int64_t now);
+static void step_release(struct relay *r, int64_t now);
+
+static const struct {
+    const char *name;
+    void (*step)(struct relay *r, int64_t now);
+} states[] = {
+    [RELAY_START] = {"start", step_start},       /* waits for a broker's first answer */
+    [RELAY_STANDBY] = {"standby", step_standby}, /* waits for the lease */
+    [RELAY_LOAD] = {"load", step_load},          /* reads where the ledger stands */
+    [RELAY_LEAD] = {"lead", step_lead},          /* claims, publishes, settles */
+    [RELAY_DRAIN] = {"drain", step_drain},       /* claims nothing new, waits for acknowledgments */
+    [RELAY_RELEASE] = {"release", step_release}, /* gives the lease back */
+    [RELAY_STOPPED] = {"stopped", NULL},
+};
+
+static void enter(struct relay *r, enum relay_state state) {
+    log_event(LOG_DEBUG, "state", log_str("from", states[r->state].name), log_str("to", states[state].name), LOG_END);
+    r->state = state;
+    r->entered_us = loop_now_us();
+}
+
+/* ---- the producer ---- */
+
+static void each_connection(struct relay *r, void (*act)(struct pg *pg)) {
+    for (size_t i = 0; i < RELAY_CONNECTIONS; i++)
+        act(r->connections[i]);
+}
+
+static bool open_producer(struct relay *r, struct fault *f) {
+    struct kafka_options options = {
+        .brokers = r->config->brokers,
+        .properties = r->properties,
+        .property_count = r->config->kafka_count,
+        .report = publish_report,
+        .context = &r->publisher,
+    };
+    struct kafka *kafka = kafka_open(r->loop, &options, f);
+    if (kafka == NULL)
+        return false;
+    publish_attach(&r->publisher, kafka);
+    return true;
+}
+
+/* Batches whose payloads librdkafka may still read until it is destroyed. */
+struct leftovers {
+    struct relay *relay;
+    struct batch_queue batches;
+};
+
+static void free_leftovers(void *context) {
+    struct leftovers *left = context;
+    struct batch *batch;
+    while ((batch = batch_queue_pop(&left->batches)) != NULL)
+        batch_free(batch);
+    left->relay->closing--;
+    free(left);
+}
+
+/* Forgets everything in memory; what was claimed will be loaded again from the ledger. */
+static void forget_all(struct relay *r) {
+    struct leftovers *left = calloc(1, sizeof *left);
+    if (left == NULL)
+        abort();
+    left->relay = r;
+    left->batches = r->ledger.open;
+    r->ledger.open = (struct batch_queue){0};
+    settle_reset(&r->settle);
+    claim_reset(&r->claim);
+    load_reset(&r->load);
+    each_connection(r, pg_close); /* answers under way speak of what is forgotten */
+    struct kafka *kafka = publish_detach(&r->publisher);
+    ledger_clear(&r->ledger);
+    if (kafka == NULL) {
+        r->closing++;
+        free_leftovers(left);
+        return;
+    }
+    r->closing++;
+    kafka_close(kafka, r->kafka_worker, free_leftovers, left);
+}
+
+static void renew_producer(struct relay *r) {
+    struct fault f = {0};
+    forget_all(r);
+    if (!open_producer(r, &f))
+        r->end = f; /* the same settings worked before: nothing heals this */
+}
+
+/* ---- the database ---- */
+
+static bool are_ready(const struct relay *r) {
+    for (size_t i = 0; i < RELAY_CONNECTIONS; i++)
+        if (pg_state(r->connections[i]) != PG_READY)
+            return false;
+    return true;
+}
+
+/* One connection's trouble is everybody's: all are closed, and memory is compared with the ledger afterwards. */
+static void lose_database(struct relay *r, const struct fault *f, int64_t now) {
+    if (strcmp(f->code, LEDGER_FENCED) == 0 && r->state != RELAY_STANDBY) {
+        r->ledger.is_fenced = true;
+    } else if (!r->database_lost || strcmp(r->database_trouble, f->text) != 0) {
+        log_event(f->class == FAULT_FATAL ? LOG_ERROR : LOG_WARN, "database trouble, trying again",
+                  log_str("code", f->code), log_str("error", f->text), LOG_END);
+        snprintf(r->database_trouble, sizeof r->database_trouble, "%s", f->text);
+        r->database_lost = true;
+    }
+    each_connection(r, pg_close);
+    claim_reset(&r->claim);
+    lease_reconnect(&r->lease);
+    load_reset(&r->load);
+    r->must_load = true;
+    r->reconnect_wait_us = r->reconnect_wait_us == 0 ? RECONNECT_FIRST_US : r->reconnect_wait_us * 2;
+    if (r->reconnect_wait_us > RECONNECT_MOST_US)
+        r->reconnect_wait_us = RECONNECT_MOST_US;
+    r->reconnect_us = now + r->reconnect_wait_us;
+}
+
+static void step_connections(struct relay *r, int64_t now) {
+    static const struct fault in_recovery = {
+        FAULT_RETRY, "recovery", "this server is a standby in recovery: the cursor only moves on a read-write server"};
+    const struct fault *trouble = r->claim.saw_recovery || r->load.saw_recovery ? &in_recovery : NULL;
+    for (size_t i = 0; i < RELAY_CONNECTIONS && trouble == NULL; i++)
+        if (pg_state(r->connections[i]) == PG_BROKEN)
+            trouble = pg_fault(r->connections[i]);
+    if (trouble != NULL) {
+        struct fault copy = *trouble;
+        lose_database(r, &copy, now);
+    }
+    if (now >= r->reconnect_us)
+        each_connection(r, pg_connect);
+}
+
+/* The database answered what was asked: only then is it back. */
+static void note_database(struct relay *r) {
+    r->reconnect_wait_us = 0;
+    if (r->database_lost)
+        log_event(LOG_INFO, "database is back", LOG_END);
+    r->database_lost = false;
+}
+
+/* ---- the broker ---- */
+
+static void note_broker(struct relay *r) {
+    const char *reason;
+    if (r->publisher.kafka == NULL)
+        return;
+    bool is_down = kafka_is_down(r->publisher.kafka, &reason);
+    if (is_down == r->broker_lost)
+        return;
+    r->broker_lost = is_down;
+    if (is_down)
+        log_event(LOG_WARN, "no broker can be reached; messages wait, nothing fails", log_str("error", reason),
+                  LOG_END);
+    else
+        log_event(LOG_INFO, "broker is back", LOG_END);
+}
+
+static void on_first_answer(struct kafka_lookup *lookup) {
+    struct relay *r = lookup->context;
+    const char *reason;
+    kafka_is_down(lookup->kafka, &reason);
+    if (!lookup->reached)
+        fault_set(&r->end, FAULT_RETRY, "BROKER", "no broker of \"%s\" (option brokers) answered: %s",
+                  r->config->brokers, reason[0] ? reason : kafka_code_text(lookup->unreached_code));
+    r->broker_answered = lookup->reached;
+    kafka_lookup_free(lookup);
+}
+
+/* ---- steps ---- */
+
+static void step_start(struct relay *r, int64_t now) {
+    (void)now;
+    if (r->broker_answered)
+        enter(r, r->stopping ? RELAY_STOPPED : RELAY_STANDBY);
+}
+
+static void step_standby(struct relay *r, int64_t now) {
+    bool is_news;
+    lease_step(&r->lease, now);
+    if (r->stopping) {
+        enter(r, r->lease.held ? RELAY_RELEASE : RELAY_STOPPED);
+        return;
+    }
+    const char *leader = lease_leader(&r->lease, &is_news);
+    if (is_news)
+        log_event(LOG_INFO, "standby: another relay leads", log_str("relay", r->lease.relay), log_str("leader", leader),
+                  LOG_END);
+    if (!r->lease.held)
+        return;
+    log_event(LOG_INFO, "leading", log_str("relay", r->lease.relay), log_int("epoch", r->lease.epoch), LOG_END);
+    note_database(r);
+    r->must_load = false;
+    load_start(&r->load, true);
+    enter(r, RELAY_LOAD);
+}
+
+static void step_down(struct relay *r) {
+    log_event(LOG_WARN, "another relay took over: stepping down", log_int("epoch", r->lease.epoch), LOG_END);
+    lease_forget(&r->lease);
+    renew_producer(r);
+    enter(r, RELAY_STANDBY);
+}
+
+/* What holds in every state that has the lease. False when the state has changed. */
+static bool step_leader(struct relay *r, int64_t now) {
+    const char *reason;
+    lease_step(&r->lease, now);
+    if (r->lease.lost || r->ledger.is_fenced) {
+        step_down(r);
+        return false;
+    }
+    if (kafka_fatal(r->publisher.kafka, &reason) != 0) {
+        log_event(LOG_ERROR, "the producer failed and is made anew; what is open will be sent again",
+                  log_str("code", kafka_code_name(kafka_fatal(r->publisher.kafka, &reason))), log_str("error", reason),
+                  LOG_END);
+        renew_producer(r);
+        r->must_load = r->load_in_full = true;
+    }
+    if (lease_is_ours(&r->lease, now))
+        publish_step(&r->publisher);
+    if (!are_ready(r) || !lease_is_ours(&r->lease, now))
+        return false;
+    if (!r->must_load)
+        return true;
+    r->must_load = false;
+    load_start(&r->load, r->load_in_full);
+    r->load_in_full = false;
+    enter(r, RELAY_LOAD);
+    return false;
+}
+
+static void step_load(struct relay *r, int64_t now) {
+    if (!step_leader(r, now))
+        return;
+    if (r->load.state == LOAD_STALE) {
+        log_event(LOG_ERROR, "the database lost what it had confirmed; loading all of it again", LOG_END);
+        renew_producer(r);
+        r->must_load = r->load_in_full = true;
+    } else if (r->load.state == LOAD_DONE) {
+        note_database(r);
+        enter(r, r->stopping ? RELAY_DRAIN : RELAY_LEAD);
+    }
+}
+
+static void step_lead(struct relay *r, int64_t now) {
+    if (r->stopping) {
+        log_event(LOG_INFO, "stopping: waiting for acknowledgments", log_int("open", (int64_t)r->ledger.open.rows),
+                  LOG_END);
+        enter(r, RELAY_DRAIN);
+        return;
+    }
+    if (!step_leader(r, now))
+        return;
+    settle_step(&r->settle, !claim_is_retrying(&r->claim));
+    claim_step(&r->claim, now);
+    publish_step(&r->publisher);
+}
+
+/* The deadline is over: no report is taken any more, so that what is recorded now stays true. */
+static void silence(struct relay *r) {
+    struct leftovers *none = calloc(1, sizeof *none);
+    if (none == NULL)
+        abort();
+    none->relay = r;
+    r->closing++;
+    r->silenced = true;
+    kafka_close(publish_silence(&r->publisher), r->kafka_worker, free_leftovers, none);
+}
+
+/* Records what came, and that the rest is unknown. librdkafka has let go of the rows. */
+static void give_up(struct relay *r) {
+    size_t rows = 0;
+    for (struct batch *b = r->ledger.open.first; b != NULL; b = b->next) {
+        rows += b->open;
+        batch_give_up(b);
+    }
+    log_event(LOG_WARN, "no acknowledgment before the deadline: these stay requesting", log_int("rows", (int64_t)rows),
+              LOG_END);
+    r->gave_up = true;
+}
+
+static void step_drain(struct relay *r, int64_t now) {
+    int64_t deadline = r->entered_us + r->config->shutdown_flush_ms * 1000;
+    bool is_over = now >= deadline + GIVE_UP_US;
+    if (!r->silenced) {
+        bool goes_on = step_leader(r, now);
+        if (r->state != RELAY_DRAIN)
+            return;
+        if (goes_on)
+            settle_step(&r->settle, !claim_is_retrying(&r->claim));
+        if (now >= deadline && claim_is_idle(&r->claim))
+            silence(r);
+    } else {
+        lease_step(&r->lease, now);
+        if (!r->gave_up && r->closing == 0)
+            give_up(r);
+        if (r->gave_up && lease_is_ours(&r->lease, now) && !r->must_load)
+            settle_step(&r->settle, true);
+    }
+    if (is_over || (claim_is_idle(&r->claim) && r->ledger.open.count == 0))
+        enter(r, RELAY_RELEASE);
+}
+
+static void step_release(struct relay *r, int64_t now) {
+    if (r->lease.held && !r->lease.asked && pg_state(r->lease.pg) == PG_READY)
+        lease_release(&r->lease);
+    bool is_sent = !r->lease.held && pg_pending(r->lease.pg) == 0;
+    if (pg_state(r->lease.pg) != PG_READY || is_sent || now >= r->entered_us + RELEASE_WAIT_US)
+        enter(r, RELAY_STOPPED);
+}
+
+/* ---- signals ---- */
+
+static void on_signal(void *context, uint32_t events) {
+    struct relay *r = context;
+    struct signalfd_siginfo info;
+    (void)events;
+    while (read(r->signal_io.fd, &info, sizeof info) == (ssize_t)sizeof info) {
+        if (r->stopping) {
+            log_progress(NULL);
+            _exit(128 + (int)info.ssi_signo);
+        }
+        log_event(LOG_INFO, "signal received", log_int("signal", info.ssi_signo), LOG_END);
+        r->stopping = true;
+    }
+}
+
+static void watch_signals(struct relay *r) {
+    sigset_t set;
+    sigemptyset(&set);
+    sigaddset(&set, SIGTERM);
+    sigaddset(&set, SIGINT);
+    sigprocmask(SIG_BLOCK, &set, NULL);
+    signal(SIGPIPE, SIG_IGN);
+    int fd = signalfd(-1, &set, SFD_CLOEXEC | SFD_NONBLOCK);
+    if (fd < 0)
+        abort();
+    loop_watch(r->loop, &r->signal_io, fd, EPOLLIN, on_signal, r);
+}
+
+/* ---- the loop ---- */
+
+static int64_t wake_us(const struct relay *r, int64_t now) {
+    const int64_t wakes[] = {lease_wake_us(&r->lease), route_wake_us(&r->publisher),
+                             r->state == RELAY_LEAD ? claim_wake_us(&r->claim) : INT64_MAX,
+                             r->reconnect_us > now ? r->reconnect_us : INT64_MAX};
+    int64_t wake = now + (r->state == RELAY_DRAIN || r->state == RELAY_RELEASE ? 20000 : 200000);
+    for (size_t i = 0; i < sizeof wakes / sizeof *wakes; i++)
+        wake = wakes[i] < wake ? wakes[i] : wake;
+    return wake;
+}
+
+static void run(struct relay *r) {
+    while (r->state != RELAY_STOPPED && r->end.class == FAULT_NONE) {
+        int64_t now = loop_now_us();
+        step_connections(r, now);
+        states[r->state].step(r, now);
+        note_broker(r);
+        relay_progress(r, now);
+        loop_turn(r->loop, wake_us(r, now));
+    }
+}
+
+bool relay_run(const struct config *config, struct fault *f) {
+    struct relay *r = relay_new(config);
+    watch_signals(r);
+    if (open_producer(r, &r->end)) {
+        struct kafka_lookup *first = kafka_lookup_new(r->publisher.kafka, 0, START_BROKER_MS, on_first_answer, r);
+        kafka_lookup_submit(first, r->kafka_worker);
+        run(r);
+    }
+    log_progress(NULL);
+    if (r->end.class == FAULT_NONE)
+        log_event(LOG_INFO, "stopped", log_int("dispatched", (int64_t)r->settle.settled_rows), LOG_END);
+    else if (f != NULL)
+        *f = r->end;
+    bool is_good = r->end.class == FAULT_NONE;
+    forget_all(r);
+    while (r->closing > 0)
+        loop_turn(r->loop, loop_now_us() + 1000000);
+    relay_free(r);
+    return is_good;
+}

@@ -1,0 +1,97 @@
+/* relay_parts.c: puts the relay's parts together from the configuration. */
+#include "denpyo/relay_parts.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <unistd.h>
+
+#include "denpyo/log.h"
+
+#define PROGRESS_EVERY_US 500000
+#define CONNECT_TIMEOUT_S 5
+
+static void open_connections(struct relay *r) {
+    static const char *const names[] = {"denpyo lease", "denpyo claim", "denpyo settle"};
+    for (size_t i = 0; i < RELAY_CONNECTIONS; i++)
+        r->connections[i] = pg_new(r->loop, r->pg_worker,
+                                   &(struct pg_options){.conninfo = r->config->postgres,
+                                                        .role = names[i],
+                                                        .prepare = r->config->prepare,
+                                                        .connect_timeout_s = CONNECT_TIMEOUT_S});
+}
+
+struct relay *relay_new(const struct config *config) {
+    struct relay *r = calloc(1, sizeof *r);
+    if (r == NULL || (r->properties = calloc(config->kafka_count + 1, sizeof *r->properties)) == NULL)
+        abort();
+    for (size_t i = 0; i < config->kafka_count; i++)
+        r->properties[i] = (struct kafka_property){config->kafka[i].name, config->kafka[i].value};
+    r->config = config;
+    r->loop = loop_new();
+    r->pg_worker = worker_new(r->loop);
+    r->kafka_worker = worker_new(r->loop);
+    open_connections(r);
+    statements_init(&r->statements, config->schema);
+    lease_init(&r->lease, r->connections[RELAY_LEASE], &r->statements, config->relay, config->lease_ms);
+    /* A transaction that outlives the lease helps nobody. */
+    ledger_init(&r->ledger, &r->statements, &r->lease, config->lease_ms > 5000 ? config->lease_ms : 5000);
+    publish_init(&r->publisher,
+                 &(struct publish_options){.retry_initial_ms = config->retry_initial_ms,
+                                           .retry_max_ms = config->retry_max_ms,
+                                           .metadata_refresh_ms = config->metadata_refresh_ms,
+                                           .absent_probe_ms = 1000,
+                                           .lookup_timeout_ms = 5000},
+                 r->kafka_worker);
+    settle_init(&r->settle, &r->ledger, &r->publisher.holds, r->connections[RELAY_SETTLE]);
+    claim_init(&r->claim,
+               &(struct claim_options){.batch_rows = config->batch_rows,
+                                       .batch_bytes = config->batch_bytes,
+                                       .inflight_messages = config->inflight_messages,
+                                       .inflight_bytes = config->inflight_bytes,
+                                       .poll_busy_ms = config->poll_busy_ms,
+                                       .poll_idle_ms = config->poll_idle_ms},
+               &r->ledger, &r->publisher, r->connections[RELAY_CLAIM]);
+    load_init(&r->load, &r->ledger, &r->publisher, &r->settle, r->connections[RELAY_CLAIM]);
+    return r;
+}
+
+void relay_free(struct relay *r) {
+    for (size_t i = 0; i < RELAY_CONNECTIONS; i++)
+        pg_free(r->connections[i]);
+    worker_free(r->pg_worker);
+    worker_free(r->kafka_worker);
+    load_free(&r->load);
+    claim_free(&r->claim);
+    settle_free(&r->settle);
+    publish_free(&r->publisher);
+    window_free(&r->ledger.cursor);
+    statements_free(&r->statements);
+    loop_forget(r->loop, &r->signal_io);
+    close(r->signal_io.fd);
+    loop_free(r->loop);
+    free(r->properties);
+    free(r);
+}
+
+void relay_progress(struct relay *r, int64_t now_us) {
+    if (!r->config->progress || now_us < r->progress_us + PROGRESS_EVERY_US)
+        return;
+    double seconds = (double)(now_us - r->progress_us) / 1e6;
+    uint64_t rows = r->settle.settled_rows;
+    double rate = r->progress_us > 0 ? (double)(rows - r->progress_rows) / seconds : 0;
+    const struct window_cursor *cursor = &r->ledger.cursor;
+    long long behind = cursor->to != NULL && r->claim.bounded && r->claim.high > cursor->after_id
+                           ? (long long)(r->claim.high - cursor->after_id)
+                           : 0;
+    char line[160];
+    snprintf(line, sizeof line, "%s  %.0f/s  dispatched %llu  in flight %zu  behind %lld  failed %llu  rejected %llu",
+             r->state == RELAY_STANDBY ? "standby"
+             : r->broker_lost          ? "no broker"
+             : r->database_lost        ? "no database"
+                                       : "leading",
+             rate, (unsigned long long)rows, r->ledger.open.rows, behind, (unsigned long long)r->publisher.failed,
+             (unsigned long long)r->publisher.rejected);
+    log_progress(line);
+    r->progress_us = now_us;
+    r->progress_rows = rows;
+}
