@@ -354,7 +354,7 @@ static void look_up_one(struct kafka_lookup *l, size_t i) {
     const struct rd_kafka_metadata *metadata = NULL;
     rd_kafka_topic_t *rkt = rd_kafka_topic_new(rk, l->names[i], NULL);
     rd_kafka_resp_err_t err = rkt ? rd_kafka_metadata(rk, 0, rkt, &metadata, l->timeout_ms) : rd_kafka_last_error();
-    if (err != RD_KAFKA_RESP_ERR_NO_ERROR) {
+    if (metadata == NULL) {
         l->codes[i] = l->unreached_code = err;
         l->counts[i] = -1;
     } else {

@@ -68,7 +68,7 @@ bool window_snapshot_parse(struct window_snapshot *out, const char *text, struct
 
 void window_snapshot_free(struct window_snapshot *s) {
     free(s->xip);
-    *s = (struct window_snapshot){0};
+    memset(s, 0, sizeof *s);
 }
 
 static int compare_xids(const void *a, const void *b) {
