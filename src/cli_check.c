@@ -175,8 +175,11 @@ static void check_broker(struct check *c, const char *name) {
         properties[i] = (struct kafka_property){c->config->kafka[i].name, c->config->kafka[i].value};
     struct kafka_admin_cluster cluster;
     struct fault f = {0};
-    c->broker_reached = kafka_admin_look(c->config->brokers, properties, c->config->kafka_count, BROKER_TIMEOUT_MS,
-                                         c->found, c->found_count, &cluster, &f);
+    const struct kafka_options options = {
+        .brokers = c->config->brokers, .properties = properties, .property_count = c->config->kafka_count};
+    c->broker_reached =
+        kafka_check(&options, &f) && kafka_admin_look(c->config->brokers, properties, c->config->kafka_count,
+                                                      BROKER_TIMEOUT_MS, c->found, c->found_count, &cluster, &f);
     if (c->broker_reached)
         say(c, name, OK, CLI_OK, "cluster %s with %d broker%s", *cluster.id ? cluster.id : "(without id)",
             cluster.brokers, cluster.brokers == 1 ? "" : "s");

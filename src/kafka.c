@@ -97,6 +97,13 @@ static bool set_all(rd_kafka_conf_t *conf, const struct kafka_options *options, 
     return true;
 }
 
+bool kafka_check(const struct kafka_options *options, struct fault *f) {
+    rd_kafka_conf_t *conf = rd_kafka_conf_new();
+    bool ok = set_all(conf, options, f);
+    rd_kafka_conf_destroy(conf);
+    return ok;
+}
+
 static int64_t number_of(const rd_kafka_conf_t *conf, const char *name) {
     char text[32];
     size_t size = sizeof text;

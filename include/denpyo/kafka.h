@@ -44,6 +44,8 @@ struct kafka_options {
  * message time-out). The loop must outlive it.
  */
 struct kafka *kafka_open(struct loop *loop, const struct kafka_options *options, struct fault *f);
+/* The check of the properties alone. */
+bool kafka_check(const struct kafka_options *options, struct fault *f) __attribute__((warn_unused_result));
 
 /*
  * Gives up what is queued or in flight and destroys the producer on the worker (it may block there for seconds), after

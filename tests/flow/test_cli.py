@@ -205,10 +205,19 @@ def test_check_goes_on_without_a_broker(run_denpyo, schema_ready):
     assert "Connection refused" in line_of(done, "broker")
 
 
-def test_check_names_a_property_that_librdkafka_does_not_know(run_denpyo, schema_ready):
-    done = run_denpyo("check", "--postgres", schema_ready, "--brokers", NOWHERE, "--kafka", "compresion.type=lz4")
+@pytest.mark.parametrize("pair, reason", [
+    ("compresion.type=lz4", "kafka.compresion.type: No such configuration property"),
+    ("acks=1", "kafka.acks=1 is refused"),
+    ("sasl.mechanism=NONSENSE", "NONSENSE"),
+])
+def test_check_refuses_the_properties_that_run_refuses(run_denpyo, schema_ready, pair, reason):
+    where = ["--postgres", schema_ready, "--brokers", NOWHERE, "--kafka", "security.protocol=sasl_plaintext", "--kafka", pair]
+    done = run_denpyo("check", *where)
     assert done.returncode == 2
-    assert 'librdkafka refuses kafka.compresion.type: No such configuration property' in line_of(done, "broker")
+    assert reason in line_of(done, "broker")
+    run = run_denpyo("run", *where)
+    assert run.returncode == 2
+    assert reason in run.stderr
 
 
 def test_check_without_schema_says_init(run_denpyo, database, kafka):
