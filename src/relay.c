@@ -135,6 +135,8 @@ static void lose_database(struct relay *r, const struct fault *f, int64_t now) {
     each_connection(r, pg_close);
     claim_reset(&r->claim);
     lease_reconnect(&r->lease);
+    /* A full load that was cut short has brought nothing into memory: it is a full load that is wanted again. */
+    r->load_in_full = r->load_in_full || (r->load.state == LOAD_BUSY && r->load.is_full);
     load_reset(&r->load);
     r->must_load = true;
     r->reconnect_wait_us = r->reconnect_wait_us == 0 ? RECONNECT_FIRST_US : r->reconnect_wait_us * 2;
