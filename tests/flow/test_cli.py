@@ -333,7 +333,7 @@ def test_check_is_content_with_transaction_pooling(run_denpyo, schema_ready, poo
 # --- every command's bad day ---
 
 
-@pytest.mark.parametrize("command", [["status"], ["show", "1"]])
+@pytest.mark.parametrize("command", [["status"], ["show", "1"], ["run", "--brokers", NOWHERE]])
 def test_a_refusal_is_one_line_and_its_exit_code(run_denpyo, command, database, initialise):
     def refusal(conninfo):
         done = run_denpyo(*command, "--postgres", conninfo)
