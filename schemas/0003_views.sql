@@ -52,8 +52,8 @@ select m.*
             when not pg_visible_in_snapshot(m.xid, c.window_to) then true
             else not c.last_page and m.id > c.upto_id and not pg_visible_in_snapshot(m.xid, c.window_from) end;
 
--- Claimed and not closed. "offset 0" keeps the look-up from the newest settlement on from being turned into a join that
--- reads all batches.
+-- Claimed and not closed. The order keeps the look-up, from the newest settlement on, from being turned into a join that reads
+-- all batches.
 create view :"schema".open_batch as
 select b.*, r.floor_id
   from :"schema".relay r
@@ -62,8 +62,7 @@ select b.*, r.floor_id
         where b.relay = r.name
           and b.id > coalesce((select s.id from :"schema".settlement s
                                 where s.relay = r.name order by s.id desc limit 1), -1)
-        order by b.id
-       offset 0) b;
+        order by b.id) b;
 
 -- Rows in pages of open batches, unless parked: they may be on the wire. The shape is that of unclaimed: the join with
 -- the batch is exact; the ranges before it are by id where the open pages are dense, else (a page that begins

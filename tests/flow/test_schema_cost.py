@@ -123,15 +123,13 @@ def test_open_batches_and_parked_rows_cost_what_they_hold(settled, connection, l
 
 def test_a_late_commit_with_a_low_id_does_not_make_a_page_walk_over_what_is_settled(settled, connection, ledger):
     """The page's ids then span everything; also while its window is half claimed."""
-    late = settled[0].connect()
+    late, other = settled[0].connect(), Ledger.__new__(Ledger)
     late.execute("begin")
-    late.execute("insert into outbox.message (topic, payload, xid) overriding system value"
-                 " select 'topic-1', 'late', pg_current_xact_id()")
-    ledger_now = Ledger.__new__(Ledger)
-    ledger_now.connection, ledger_now.name = settled[0].connect(), "default"
+    late.execute("insert into outbox.message (topic, payload) values ('topic-1', 'late')")
+    other.connection, other.name = settled[0].connect(), ledger.name
     try:
-        ledger_now.sql("insert into outbox.message (topic, payload) select 'topic-2', 'x' from generate_series(1, 20000)")
-        ledger_now.drain(PAGE)
+        other.sql("insert into outbox.message (topic, payload) select 'topic-2', 'x' from generate_series(1, 20000)")
+        other.drain(PAGE)
         late.execute("commit")
         insert_few(settled)
         assert ledger.claim(10) is not None
@@ -140,7 +138,7 @@ def test_a_late_commit_with_a_low_id_does_not_make_a_page_walk_over_what_is_sett
         costs(connection, {TROUBLE: 150, LAG: 250, BACKLOG: 60})
     finally:
         late.close()
-        ledger_now.connection.close()
+        other.connection.close()
 
 
 def test_the_end_of_a_huge_window_costs_its_last_page(settled, connection, ledger):

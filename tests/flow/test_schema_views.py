@@ -92,7 +92,8 @@ class Life:
             writer.close()
 
     def step(self):
-        self.random.choices([self.write, self.end, self.claim, self.settle, self.retry], [8, 6, 4, 3, 1])[0]()
+        steps = {self.write: 8, self.end: 6, self.claim: 4, self.settle: 3, self.park: 1, self.retry: 1}
+        self.random.choices(list(steps), steps.values())[0]()
 
     def write(self):
         writer = self.random.choice(self.writers)
@@ -112,9 +113,17 @@ class Life:
         if not self.open:
             return
         batch = self.open.pop(0)
-        rows = self.ledger.rows_of(batch)
-        parked = {row: self.random.choice(PARKED_STATES) for row in rows if self.random.random() < 0.2}
+        retried = self.ledger.sql("select parked_ids is not null from outbox.batch where id = %s", batch)[0][0]
+        early = {row for (row,) in self.ledger.sql("select id from outbox.parked")}
+        rows = [row for row in self.ledger.rows_of(batch) if retried or row not in early]
+        parked = {row: self.random.choice(PARKED_STATES) for row in rows if self.random.random() < 0.3}
         self.ledger.settle(batch, [row for row in rows if row not in parked], parked)
+
+    def park(self):
+        """Parks a row before its batch closes, as a row that is to be sent later."""
+        rows = self.ledger.sql("select id from outbox.claimed limit 1")
+        for (row,) in rows:
+            self.ledger.park(row, "delayed")
 
     def retry(self):
         rows = self.ledger.sql("select id from outbox.parked p where state = 'failed' and not exists ("
@@ -128,7 +137,7 @@ def test_status_and_lag_agree_with_the_definitions_at_every_moment(schema_ready,
     life = Life(schema_ready, ledger, seed)
     seen = set()
     try:
-        for step in range(400):
+        for step in range(600):
             life.step()
             if step % 10 == 0:
                 seen |= check(outbox, ledger)
