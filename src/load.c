@@ -8,8 +8,8 @@
 #include "denpyo/log.h"
 
 void load_init(struct load *l, struct ledger *ledger, struct publisher *publisher, struct settle *settle,
-               struct pg *pg) {
-    *l = (struct load){.ledger = ledger, .publisher = publisher, .settle = settle, .pg = pg};
+               struct reconcile *reconcile, struct pg *pg) {
+    *l = (struct load){.ledger = ledger, .publisher = publisher, .settle = settle, .reconcile = reconcile, .pg = pg};
 }
 
 static void forget_batches(struct load *l) {
@@ -28,6 +28,7 @@ void load_free(struct load *l) {
 }
 
 void load_reset(struct load *l) {
+    reconcile_reset(l->reconcile);
     forget_batches(l);
     l->state = LOAD_IDLE;
     l->saw_recovery = false;
@@ -72,6 +73,23 @@ static void finish(struct load *l) {
     l->state = LOAD_DONE;
 }
 
+/* ---- what arrived ---- */
+
+static void send_lookup(struct load *l) {
+    struct batch *batches[l->count + 1];
+    for (size_t i = 0; i < l->count; i++)
+        batches[i] = l->batches[i].batch;
+    reconcile_start(l->reconcile, batches, l->count);
+}
+
+void load_step(struct load *l, int64_t now_us) {
+    reconcile_step(l->reconcile, now_us);
+    if (l->state != LOAD_BUSY || l->reconcile->state != RECONCILE_DONE)
+        return;
+    l->reconcile->state = RECONCILE_IDLE;
+    finish(l);
+}
+
 /* ---- who holds whom ---- */
 
 static void on_holds(void *context, struct pg_result *r) {
@@ -88,7 +106,7 @@ static void on_holds(void *context, struct pg_result *r) {
         holds_load(&l->publisher->holds, topic, scope, key, key_size, pg_int(r, i, BLOCKER), pg_int(r, i, BLOCKED) != 0,
                    (size_t)pg_int(r, i, WAITERS));
     }
-    finish(l);
+    send_lookup(l);
 }
 
 static void send_holds(struct load *l) {

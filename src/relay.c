@@ -54,14 +54,7 @@ static void each_connection(struct relay *r, void (*act)(struct pg *pg)) {
 }
 
 static bool open_producer(struct relay *r, struct fault *f) {
-    struct kafka_options options = {
-        .brokers = r->config->brokers,
-        .properties = r->properties,
-        .property_count = r->config->kafka_count,
-        .report = publish_report,
-        .context = &r->publisher,
-    };
-    struct kafka *kafka = kafka_open(r->loop, &options, f);
+    struct kafka *kafka = kafka_open(r->loop, &r->kafka_options, f);
     if (kafka == NULL)
         return false;
     publish_attach(&r->publisher, kafka);
@@ -219,8 +212,7 @@ static void step_standby(struct relay *r, int64_t now) {
         return;
     log_event(LOG_INFO, "leading", log_str("relay", r->lease.relay), log_int("epoch", r->lease.epoch), LOG_END);
     note_database(r);
-    r->must_load = false;
-    load_start(&r->load, true);
+    r->must_load = r->load_in_full = true; /* once the other connections are there, too */
     enter(r, RELAY_LOAD);
 }
 
@@ -262,6 +254,7 @@ static bool step_leader(struct relay *r, int64_t now) {
 static void step_load(struct relay *r, int64_t now) {
     if (!step_leader(r, now))
         return;
+    load_step(&r->load, now);
     if (r->load.state == LOAD_STALE) {
         log_event(LOG_ERROR, "the database lost what it had confirmed; loading all of it again", LOG_END);
         renew_producer(r);
@@ -406,7 +399,7 @@ bool relay_run(const struct config *config, struct fault *f) {
         *f = r->end;
     bool is_good = r->end.class == FAULT_NONE;
     forget_all(r);
-    while (r->closing > 0)
+    while (r->closing > 0 || r->reconcile.outstanding > 0)
         loop_turn(r->loop, loop_now_us() + 1000000);
     relay_free(r);
     return is_good;

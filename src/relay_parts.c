@@ -30,6 +30,7 @@ struct relay *relay_new(const struct config *config) {
     r->loop = loop_new();
     r->pg_worker = worker_new(r->loop);
     r->kafka_worker = worker_new(r->loop);
+    r->tail_worker = worker_new(r->loop);
     open_connections(r);
     statements_init(&r->statements, config->schema);
     lease_init(&r->lease, r->connections[RELAY_LEASE], &r->statements, config->relay, config->lease_ms);
@@ -51,7 +52,14 @@ struct relay *relay_new(const struct config *config) {
                                        .poll_busy_ms = config->poll_busy_ms,
                                        .poll_idle_ms = config->poll_idle_ms},
                &r->ledger, &r->publisher, r->connections[RELAY_CLAIM]);
-    load_init(&r->load, &r->ledger, &r->publisher, &r->settle, r->connections[RELAY_CLAIM]);
+    r->kafka_options = (struct kafka_options){.brokers = config->brokers,
+                                              .properties = r->properties,
+                                              .property_count = config->kafka_count,
+                                              .report = publish_report,
+                                              .context = &r->publisher};
+    reconcile_init(&r->reconcile, &r->ledger, &r->publisher, r->connections[RELAY_CLAIM], r->tail_worker,
+                   &r->kafka_options);
+    load_init(&r->load, &r->ledger, &r->publisher, &r->settle, &r->reconcile, r->connections[RELAY_CLAIM]);
     return r;
 }
 
@@ -60,6 +68,7 @@ void relay_free(struct relay *r) {
         pg_free(r->connections[i]);
     worker_free(r->pg_worker);
     worker_free(r->kafka_worker);
+    worker_free(r->tail_worker);
     load_free(&r->load);
     claim_free(&r->claim);
     settle_free(&r->settle);

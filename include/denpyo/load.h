@@ -7,6 +7,7 @@
 
 #include "denpyo/ledger.h"
 #include "denpyo/publish.h"
+#include "denpyo/reconcile.h"
 #include "denpyo/settle.h"
 
 /* DONE: the ledger agrees with the database. STALE: memory holds what the database does not have any more: clear
@@ -29,6 +30,7 @@ struct load {
     struct ledger *ledger;
     struct publisher *publisher;
     struct settle *settle;
+    struct reconcile *reconcile;
     struct pg *pg;
     enum load_state state;
     bool is_full;
@@ -38,7 +40,7 @@ struct load {
 };
 
 void load_init(struct load *l, struct ledger *ledger, struct publisher *publisher, struct settle *settle,
-               struct pg *pg);
+               struct reconcile *reconcile, struct pg *pg);
 void load_free(struct load *l);
 
 /*
@@ -46,6 +48,9 @@ void load_free(struct load *l);
  * claim and settlement were committed. Everything runs asynchronously; watch `state`. Never blocks.
  */
 void load_start(struct load *l, bool is_full);
+
+/* Goes on when the look-up of what arrived has come to an end; call it every turn while BUSY. */
+void load_step(struct load *l, int64_t now_us);
 
 /* The connection was lost: start again. */
 void load_reset(struct load *l);

@@ -21,7 +21,7 @@ enum { RELAY_LEASE, RELAY_CLAIM, RELAY_SETTLE, RELAY_CONNECTIONS };
 struct relay {
     const struct config *config;
     struct loop *loop;
-    struct worker *pg_worker, *kafka_worker;
+    struct worker *pg_worker, *kafka_worker, *tail_worker;
     struct loop_io signal_io;
     struct pg *connections[RELAY_CONNECTIONS];
     struct statements statements;
@@ -31,6 +31,8 @@ struct relay {
     struct claim claim;
     struct settle settle;
     struct load load;
+    struct reconcile reconcile;
+    struct kafka_options kafka_options;
     struct kafka_property *properties; /* config->kafka as the driver wants it */
     enum relay_state state;
     int64_t entered_us;

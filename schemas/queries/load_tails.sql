@@ -1,0 +1,21 @@
+-- Where a look-up of open batches may begin in each partition: after the newest receipt that was written before the oldest of them was claimed.
+-- What was acknowledged by then was sent before anything of them. Only the newest receipts of a topic are opened: partitions without one are
+-- looked up by time.
+-- $1 relay, $2 newest settlement, $3 text[] topics
+with opened as materialized (
+    select min(b.claimed_at) as claimed_at from :"schema".batch b where b.relay = $1::text and b.id > $2::bigint
+)
+select wanted.topic, receipt.partition, max(receipt."offset") + 1
+from unnest($3::text[]) wanted(topic)
+cross join lateral (
+    select st.batch_id from :"schema".settlement_topic st, opened
+    where st.topic = wanted.topic and st.relay = $1::text and st.settled_at <= opened.claimed_at
+    order by st.settled_at desc limit 20
+) recent
+join :"schema".settlement s on s.relay = $1::text and s.id = recent.batch_id
+cross join lateral unnest(s.topics, s.partitions, s.offsets) receipt(topic, partition, "offset")
+where s.topic_names[receipt.topic] = wanted.topic
+group by 1, 2
+union all
+-- when the oldest was claimed, in milliseconds since 1970: a row without a topic
+select null, null, (extract(epoch from claimed_at) * 1000)::bigint from opened

@@ -1,0 +1,193 @@
+/* reconcile.c: matches the rows of open batches with what the ends of their topics hold. */
+#include "denpyo/reconcile.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "denpyo/kafka.h"
+#include "denpyo/log.h"
+#include "denpyo/loop.h"
+#include "denpyo/pgarray.h"
+
+#define SETTLE_MS 300          /* the ends must have stood still for so long */
+#define TIMEOUT_MS 600000      /* one look-up; then another is tried */
+#define CLOCK_MARGIN_MS 120000 /* how far the clocks of relay, database and broker may be apart */
+#define REPORT_EVERY_US 5000000
+
+void reconcile_init(struct reconcile *rc, struct ledger *ledger, struct publisher *publisher, struct pg *pg,
+                    struct worker *worker, const struct kafka_options *options) {
+    *rc = (struct reconcile){.ledger = ledger, .publisher = publisher, .pg = pg, .worker = worker, .options = options};
+}
+
+void reconcile_reset(struct reconcile *rc) {
+    if (rc->is_reading) { /* freed when the worker is done with it */
+        atomic_store(&rc->tail->is_cancelled, true);
+    } else {
+        kafka_tail_free(rc->tail);
+    }
+    rc->tail = NULL;
+    rc->is_reading = false;
+    rc->state = RECONCILE_IDLE;
+}
+
+/* ---- the answer ---- */
+
+static void take_found(struct reconcile *rc) {
+    struct kafka_tail *tail = rc->tail;
+    for (size_t i = 0; i < tail->wanted_count; i++) {
+        struct kafka_tail_wanted *w = &tail->wanted[i];
+        struct row *row = w->opaque;
+        if (w->offset < 0)
+            continue;
+        row->partition = w->partition;
+        row->offset = w->offset;
+        batch_close_row(row, ROW_DISPATCHED);
+        holds_resolve(&rc->publisher->holds, row);
+    }
+    for (size_t i = 0; i < tail->topic_count; i++)
+        if (tail->topics[i].is_unreadable)
+            log_event(LOG_WARN, "a topic cannot be read: what may have arrived there is sent again with the same id",
+                      log_str("topic", tail->topics[i].name), log_str("code", kafka_code_name(tail->topics[i].code)),
+                      LOG_END);
+    log_event(LOG_INFO, "looked up what arrived before the restart", log_int("messages", (int64_t)tail->wanted_count),
+              log_int("arrived", (int64_t)tail->found), log_int("to_send", (int64_t)(tail->wanted_count - tail->found)),
+              log_int("records_read", (int64_t)atomic_load(&tail->read)),
+              log_int("ms", (loop_now_us() - rc->started_us) / 1000), LOG_END);
+}
+
+static void on_tail(struct kafka_tail *tail) {
+    struct reconcile *rc = tail->context;
+    if (tail != rc->tail) { /* given up meanwhile */
+        rc->outstanding--;
+        kafka_tail_free(tail);
+        return;
+    }
+    if (tail->fault.class != FAULT_NONE) {
+        log_event(LOG_WARN, "the look-up failed and is tried again", log_str("error", tail->fault.text), LOG_END);
+        tail->found = 0;
+        atomic_store(&tail->read, 0);
+        kafka_tail_submit(tail, rc->worker);
+        return;
+    }
+    take_found(rc);
+    rc->outstanding--;
+    kafka_tail_free(tail);
+    rc->tail = NULL;
+    rc->is_reading = false;
+    rc->state = RECONCILE_DONE;
+}
+
+/* ---- where to begin ---- */
+
+static struct kafka_tail_topic *topic_of(struct kafka_tail *tail, const char *name, int size) {
+    for (size_t i = 0; i < tail->topic_count; i++)
+        if (strlen(tail->topics[i].name) == (size_t)size && memcmp(tail->topics[i].name, name, (size_t)size) == 0)
+            return &tail->topics[i];
+    return NULL;
+}
+
+static void on_starts(void *context, struct pg_result *r) {
+    struct reconcile *rc = context;
+    struct kafka_tail *tail = rc->tail;
+    for (int i = 0; i < pg_rows(r); i++) {
+        int size;
+        const char *name = pg_bytes(r, i, 0, &size);
+        int64_t number = pg_int(r, i, 2);
+        struct kafka_tail_topic *topic = name != NULL ? topic_of(tail, name, size) : NULL;
+        if (name == NULL)
+            tail->since_ms = number - CLOCK_MARGIN_MS;
+        if (topic == NULL)
+            continue;
+        topic->starts = realloc(topic->starts, (topic->start_count + 1) * sizeof *topic->starts);
+        if (topic->starts == NULL)
+            abort();
+        topic->starts[topic->start_count++] = (struct kafka_tail_start){(int32_t)pg_int(r, i, 1), number};
+    }
+    rc->is_reading = true;
+    rc->outstanding++;
+    kafka_tail_submit(tail, rc->worker);
+}
+
+static void ask_starts(struct reconcile *rc) {
+    struct pgarray names = {0};
+    struct pg_call call = {0};
+    pgarray_begin(&names, PGARRAY_TEXT, rc->tail->topic_count, 32);
+    for (size_t i = 0; i < rc->tail->topic_count; i++)
+        pgarray_add_bytes(&names, rc->tail->topics[i].name, strlen(rc->tail->topics[i].name));
+    pgarray_end(&names);
+    pg_add_text(&call, rc->ledger->lease->relay);
+    pg_add_int(&call, rc->ledger->settled_id);
+    pg_add_binary(&call, names.data, names.size);
+    statements_send(rc->ledger->statements, rc->pg, STATEMENT_LOAD_TAILS, &call, on_starts, rc);
+    pg_sync(rc->pg);
+    pgarray_free(&names);
+}
+
+/* ---- the question ---- */
+
+/* A row that may have been sent: one that is due and whose payload was read. */
+static bool is_wanted(const struct row *row) {
+    return row->outcome == ROW_OPEN && row->available_us == 0 && row->oversize == 0;
+}
+
+static size_t number_topics(struct batch *const *batches, size_t count, size_t *rows) {
+    size_t topics = 0;
+    *rows = 0;
+    for (size_t b = 0; b < count; b++)
+        for (size_t i = 0; i < batches[b]->count; i++) {
+            struct row *row = &batches[b]->rows[i];
+            if (!is_wanted(row))
+                continue;
+            if (row->topic->index < 0)
+                row->topic->index = (int)topics++;
+            ++*rows;
+        }
+    return topics;
+}
+
+static void fill(struct kafka_tail *tail, struct batch *const *batches, size_t count) {
+    size_t at = 0;
+    for (size_t b = 0; b < count; b++)
+        for (size_t i = 0; i < batches[b]->count; i++) {
+            struct row *row = &batches[b]->rows[i];
+            if (!is_wanted(row))
+                continue;
+            struct kafka_tail_topic *topic = &tail->topics[row->topic->index];
+            if (topic->name == NULL && (topic->name = strdup(row->topic->name)) == NULL)
+                abort();
+            struct kafka_tail_wanted *w = &tail->wanted[at++];
+            memcpy(w->id, row->message_id, 16);
+            w->topic = row->topic->index;
+            w->opaque = row;
+        }
+    for (size_t b = 0; b < count; b++)
+        for (size_t i = 0; i < batches[b]->count; i++)
+            batches[b]->rows[i].topic->index = -1;
+}
+
+void reconcile_start(struct reconcile *rc, struct batch *const *batches, size_t count) {
+    size_t rows;
+    size_t topics = number_topics(batches, count, &rows);
+    rc->state = RECONCILE_DONE;
+    if (rows == 0)
+        return;
+    rc->state = RECONCILE_BUSY;
+    rc->started_us = rc->report_us = loop_now_us();
+    rc->tail = kafka_tail_new(topics, rows);
+    fill(rc->tail, batches, count);
+    rc->tail->options = rc->options;
+    rc->tail->settle_ms = SETTLE_MS;
+    rc->tail->timeout_ms = TIMEOUT_MS;
+    rc->tail->done = on_tail;
+    rc->tail->context = rc;
+    ask_starts(rc);
+}
+
+void reconcile_step(struct reconcile *rc, int64_t now_us) {
+    if (rc->state != RECONCILE_BUSY || !rc->is_reading || now_us < rc->report_us + REPORT_EVERY_US)
+        return;
+    rc->report_us = now_us;
+    log_event(LOG_INFO, "looking up what arrived before the restart",
+              log_int("messages", (int64_t)rc->tail->wanted_count),
+              log_int("records_read", (int64_t)atomic_load(&rc->tail->read)), LOG_END);
+}
