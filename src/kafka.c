@@ -215,6 +215,10 @@ void kafka_topic_close(struct kafka_topic *topic) {
     free(topic);
 }
 
+/* librdkafka's macros for rd_kafka_producev are statement expressions, which clang calls an extension. */
+#ifdef __clang__
+#pragma clang diagnostic ignored "-Wgnu-statement-expression"
+#endif
 enum kafka_produced kafka_produce(struct kafka *k, const struct kafka_message *m, int *code) {
     rd_kafka_headers_t *headers = NULL;
     rd_kafka_resp_err_t err;
@@ -326,116 +330,12 @@ int kafka_fatal(const struct kafka *k, const char **reason) {
     return k->fatal;
 }
 
-const char *kafka_code_name(int code) {
-    const char *name = rd_kafka_err2name((rd_kafka_resp_err_t)code);
-    return name[0] == '_' ? name + 1 : name;
+struct rd_kafka_s *kafka_client(struct kafka *k) {
+    return k->rk;
 }
 
-const char *kafka_code_text(int code) {
-    return rd_kafka_err2str((rd_kafka_resp_err_t)code);
-}
-
-static bool is_among(int code, const int *codes, size_t count) {
-    for (size_t i = 0; i < count; i++)
-        if (codes[i] == code)
-            return true;
-    return false;
-}
-
-bool kafka_code_is_topic(int code) {
-    static const int codes[] = {RD_KAFKA_RESP_ERR_UNKNOWN_TOPIC_OR_PART, RD_KAFKA_RESP_ERR__UNKNOWN_TOPIC,
-                                RD_KAFKA_RESP_ERR__UNKNOWN_PARTITION, RD_KAFKA_RESP_ERR_TOPIC_AUTHORIZATION_FAILED,
-                                RD_KAFKA_RESP_ERR__DESTROY};
-    return is_among(code, codes, sizeof codes / sizeof *codes);
-}
-
-bool kafka_code_is_message(int code) {
-    static const int codes[] = {RD_KAFKA_RESP_ERR_MSG_SIZE_TOO_LARGE, RD_KAFKA_RESP_ERR_INVALID_TIMESTAMP,
-                                RD_KAFKA_RESP_ERR_INVALID_RECORD};
-    return is_among(code, codes, sizeof codes / sizeof *codes);
-}
-
-/* One topic's partitions; leaves counts[i] and codes[i] as the contract says. Runs on the worker. */
-static void look_up_one(struct kafka_lookup *l, size_t i) {
-    rd_kafka_t *rk = l->kafka->rk;
-    const struct rd_kafka_metadata *metadata = NULL;
-    rd_kafka_topic_t *rkt = rd_kafka_topic_new(rk, l->names[i], NULL);
-    rd_kafka_resp_err_t err = rkt ? rd_kafka_metadata(rk, 0, rkt, &metadata, l->timeout_ms) : rd_kafka_last_error();
-    if (metadata == NULL) {
-        l->codes[i] = l->unreached_code = err;
-        l->counts[i] = -1;
-    } else {
-        l->reached = true;
-        const struct rd_kafka_metadata_topic *t = metadata->topic_cnt > 0 ? &metadata->topics[0] : NULL;
-        l->codes[i] = t ? t->err : RD_KAFKA_RESP_ERR_UNKNOWN_TOPIC_OR_PART;
-        l->counts[i] = t ? t->partition_cnt : 0;
-        /* A topic that is being created has no leader yet, or no partitions: that is no answer. */
-        if (l->counts[i] == 0 && (l->codes[i] == 0 || l->codes[i] == RD_KAFKA_RESP_ERR_LEADER_NOT_AVAILABLE))
-            l->counts[i] = -1;
-    }
-    if (metadata != NULL)
-        rd_kafka_metadata_destroy(metadata);
-    if (rkt != NULL)
-        rd_kafka_topic_destroy(rkt);
-}
-
-static void look_up(struct worker_job *job) {
-    struct kafka_lookup *l = (struct kafka_lookup *)job;
-    for (size_t i = 0; i < l->count; i++)
-        if (i == 0 || l->reached) {
-            look_up_one(l, i);
-        } else { /* nobody answered the first: do not wait for each */
-            l->counts[i] = -1;
-            l->codes[i] = l->unreached_code;
-        }
-    if (l->count == 0) {
-        const struct rd_kafka_metadata *metadata = NULL;
-        l->unreached_code = rd_kafka_metadata(l->kafka->rk, 0, NULL, &metadata, l->timeout_ms);
-        l->reached = l->unreached_code == RD_KAFKA_RESP_ERR_NO_ERROR;
-        if (metadata != NULL)
-            rd_kafka_metadata_destroy(metadata);
-    }
-}
-
-static void looked_up(struct worker_job *job) {
-    struct kafka_lookup *l = (struct kafka_lookup *)job;
-    if (l->reached)
-        l->kafka->down = false;
-    l->done(l);
-}
-
-struct kafka_lookup *kafka_lookup_new(struct kafka *k, size_t count, int timeout_ms,
-                                      void (*done)(struct kafka_lookup *), void *context) {
-    struct kafka_lookup *l = calloc(1, sizeof *l);
-    if (l == NULL)
-        abort();
-    l->kafka = k;
-    l->count = count;
-    l->timeout_ms = timeout_ms;
-    l->done = done;
-    l->context = context;
-    l->names = calloc(count + 1, sizeof *l->names);
-    l->counts = calloc(count + 1, sizeof *l->counts);
-    l->codes = calloc(count + 1, sizeof *l->codes);
-    if (l->names == NULL || l->counts == NULL || l->codes == NULL)
-        abort();
-    return l;
-}
-
-void kafka_lookup_submit(struct kafka_lookup *l, struct worker *worker) {
-    l->job = (struct worker_job){.run = look_up, .done = looked_up};
-    worker_submit(worker, &l->job);
-}
-
-void kafka_lookup_free(struct kafka_lookup *l) {
-    if (l == NULL)
-        return;
-    for (size_t i = 0; i < l->count; i++)
-        free(l->names[i]);
-    free(l->names);
-    free(l->counts);
-    free(l->codes);
-    free(l);
+void kafka_note_reached(struct kafka *k) {
+    k->down = false;
 }
 
 const char *kafka_cluster_id(struct kafka *k) {

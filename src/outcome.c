@@ -106,7 +106,7 @@ void outcome_of_group(struct publisher *p, struct lane *lane) {
         /* Perhaps the broker has them: the same ids go again. Recovery by look-up is for after a restart. */
         outcome_put_back(lane, &rows);
     } else if (kafka_code_is_topic(code)) {
-        struct row *first = row_queue_pop(&rows);
+        struct row *first = queue_pop(&rows);
         outcome_put_back(lane, &rows); /* held, one by one, when they come to the gate again */
         outcome_refused(p, first, code);
     } else if (lane->group_size > 1) {
@@ -114,6 +114,6 @@ void outcome_of_group(struct publisher *p, struct lane *lane) {
         lane->limit = lane->group_size / 2;
         outcome_put_back(lane, &rows);
     } else {
-        outcome_refused(p, row_queue_pop(&rows), code);
+        outcome_refused(p, queue_pop(&rows), code);
     }
 }

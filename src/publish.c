@@ -146,7 +146,7 @@ static void take_group(struct publisher *p, struct lane *lane, struct row_queue 
         bytes += weight(from->first);
         if (bytes > most && group->count > 0)
             return;
-        row_queue_push(group, row_queue_pop(from));
+        queue_push(group, queue_pop(from));
     }
 }
 
@@ -156,10 +156,10 @@ static bool send_group(struct publisher *p, struct lane *lane, struct row_queue 
     lane->group_size = 0;
     struct row_queue left = {0};
     struct row *row;
-    while ((row = row_queue_pop(group)) != NULL)
+    while ((row = queue_pop(group)) != NULL)
         if (full || send_row(p, lane, row) == KAFKA_FULL) {
             full = true;
-            row_queue_push(&left, row);
+            queue_push(&left, row);
         }
     outcome_put_back(lane, &left);
     return !full;
@@ -228,7 +228,7 @@ void publish_report(void *publisher, const struct kafka_report *report) {
     } else {
         row->code = report->code;
         row->is_unsure = report->delivery == KAFKA_MAYBE_PERSISTED;
-        row_queue_push(&lane->refused, row);
+        queue_push(&lane->refused, row);
     }
     assert(lane->group_open > 0);
     if (--lane->group_open > 0)

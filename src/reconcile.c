@@ -4,7 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "denpyo/kafka.h"
+#include "denpyo/kafka_code.h"
 #include "denpyo/log.h"
 #include "denpyo/loop.h"
 #include "denpyo/pgarray.h"

@@ -379,13 +379,13 @@ static void run(struct relay *r) {
         step_connections(r, now);
         states[r->state].step(r, now);
         note_broker(r);
-        relay_progress(r, now);
+        relay_parts_progress(r, now);
         loop_turn(r->loop, wake_us(r, now));
     }
 }
 
 bool relay_run(const struct config *config, struct fault *f) {
-    struct relay *r = relay_new(config);
+    struct relay *r = relay_parts_new(config);
     watch_signals(r);
     if (open_producer(r, &r->end)) {
         struct kafka_lookup *first = kafka_lookup_new(r->publisher.kafka, 0, START_BROKER_MS, on_first_answer, r);
@@ -401,6 +401,6 @@ bool relay_run(const struct config *config, struct fault *f) {
     forget_all(r);
     while (r->closing > 0 || r->reconcile.outstanding > 0)
         loop_turn(r->loop, loop_now_us() + 1000000);
-    relay_free(r);
+    relay_parts_free(r);
     return is_good;
 }

@@ -20,7 +20,7 @@ static void open_connections(struct relay *r) {
                                                         .connect_timeout_s = CONNECT_TIMEOUT_S});
 }
 
-struct relay *relay_new(const struct config *config) {
+struct relay *relay_parts_new(const struct config *config) {
     struct relay *r = calloc(1, sizeof *r);
     if (r == NULL || (r->properties = calloc(config->kafka_count + 1, sizeof *r->properties)) == NULL)
         abort();
@@ -63,7 +63,7 @@ struct relay *relay_new(const struct config *config) {
     return r;
 }
 
-void relay_free(struct relay *r) {
+void relay_parts_free(struct relay *r) {
     for (size_t i = 0; i < RELAY_CONNECTIONS; i++)
         pg_free(r->connections[i]);
     worker_free(r->pg_worker);
@@ -82,7 +82,7 @@ void relay_free(struct relay *r) {
     free(r);
 }
 
-void relay_progress(struct relay *r, int64_t now_us) {
+void relay_parts_progress(struct relay *r, int64_t now_us) {
     if (!r->config->progress || now_us < r->progress_us + PROGRESS_EVERY_US)
         return;
     double seconds = (double)(now_us - r->progress_us) / 1e6;

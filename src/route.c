@@ -67,7 +67,7 @@ static void enter_lane(struct publisher *p, struct row *row) {
         row->partition = (int32_t)(topic->next_keyless++ / KEYLESS_RUN % (uint32_t)topic->partitions);
     }
     struct lane *lane = &topic->lanes[row->partition];
-    row_queue_push(row->batch->is_retry ? &lane->urgent : &lane->waiting, row);
+    queue_push(row->batch->is_retry ? &lane->urgent : &lane->waiting, row);
     publish_list(p, lane);
 }
 
@@ -82,12 +82,12 @@ void route_row(struct publisher *p, struct row *row) {
     switch (topic->state) {
     case TOPIC_READY:
         if (topic->partitions_seen != topic->partitions)
-            row_queue_push(&topic->backlog, row); /* the old count's rows must be through first */
+            queue_push(&topic->backlog, row); /* the old count's rows must be through first */
         else
             enter_lane(p, row);
         return;
     case TOPIC_UNKNOWN:
-        row_queue_push(&topic->backlog, row);
+        queue_push(&topic->backlog, row);
         ask(p, topic);
         return;
     case TOPIC_ABSENT:
@@ -107,7 +107,7 @@ static void drain_backlog(struct publisher *p, struct topic *topic) {
     struct row_queue rows = topic->backlog;
     topic->backlog = (struct row_queue){0};
     struct row *row;
-    while ((row = row_queue_pop(&rows)) != NULL)
+    while ((row = queue_pop(&rows)) != NULL)
         route_row(p, row);
 }
 

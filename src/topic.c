@@ -5,40 +5,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "denpyo/batch.h"
 #include "denpyo/partition.h"
 
 #define BUCKETS 4096
-
-void row_queue_push(struct row_queue *q, struct row *row) {
-    row->next = NULL;
-    if (q->last != NULL)
-        q->last->next = row;
-    else
-        q->first = row;
-    q->last = row;
-    q->count++;
-}
-
-void row_queue_push_front(struct row_queue *q, struct row *row) {
-    row->next = q->first;
-    q->first = row;
-    if (q->last == NULL)
-        q->last = row;
-    q->count++;
-}
-
-struct row *row_queue_pop(struct row_queue *q) {
-    struct row *row = q->first;
-    if (row == NULL)
-        return NULL;
-    q->first = row->next;
-    if (q->first == NULL)
-        q->last = NULL;
-    q->count--;
-    row->next = NULL;
-    return row;
-}
 
 void topics_init(struct topics *t) {
     *t = (struct topics){.bucket_count = BUCKETS, .buckets = calloc(BUCKETS, sizeof *t->buckets)};

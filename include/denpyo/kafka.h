@@ -106,37 +106,9 @@ bool kafka_is_down(const struct kafka *k, const char **reason);
 /* A fatal error of the producer: it must be closed and opened anew. code 0 = none. */
 int kafka_fatal(const struct kafka *k, const char **reason);
 
-/* "UNKNOWN_TOPIC_OR_PART" and a sentence, for a code. Static. */
-const char *kafka_code_name(int code);
-const char *kafka_code_text(int code);
-
-/* Classes of codes that the relay tells apart. */
-bool kafka_code_is_topic(int code);   /* the topic's trouble: missing or not authorized */
-bool kafka_code_is_message(int code); /* the broker refused a MessageSet for what is in it: size, time stamp, record */
-
-/*
- * A look-up of partition counts, on the worker: one metadata request a topic, each at most timeout_ms. `names` are
- * owned by the look-up. done is called on the loop with counts[i] >= 1, or 0 and codes[i] (a topic's error), or -1 and
- * codes[i] when no broker answered. reached: some broker answered; then cluster_id (borrowed, may be NULL) is known.
- * kafka_lookup_free afterwards.
- */
-struct kafka_lookup {
-    struct worker_job job; /* first */
-    struct kafka *kafka;
-    char **names;
-    int32_t *counts;
-    int *codes;
-    size_t count;
-    int timeout_ms;
-    bool reached;
-    int unreached_code;
-    void (*done)(struct kafka_lookup *lookup);
-    void *context;
-};
-struct kafka_lookup *kafka_lookup_new(struct kafka *k, size_t count, int timeout_ms,
-                                      void (*done)(struct kafka_lookup *), void *context);
-void kafka_lookup_submit(struct kafka_lookup *lookup, struct worker *worker);
-void kafka_lookup_free(struct kafka_lookup *lookup);
+/* For the driver's other files: librdkafka's handle (thread-safe), and that a broker has answered. */
+struct rd_kafka_s *kafka_client(struct kafka *k);
+void kafka_note_reached(struct kafka *k);
 
 /* The cluster's id once a broker was reached, or NULL. Borrowed. Never blocks. */
 const char *kafka_cluster_id(struct kafka *k);

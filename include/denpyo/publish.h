@@ -9,6 +9,8 @@
 #include "denpyo/envelope.h"
 #include "denpyo/hold.h"
 #include "denpyo/kafka.h"
+#include "denpyo/kafka_code.h"
+#include "denpyo/kafka_lookup.h"
 #include "denpyo/topic.h"
 
 struct publish_options {

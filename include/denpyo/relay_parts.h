@@ -48,10 +48,10 @@ struct relay {
 };
 
 /* Puts the parts together: nothing connects yet. Borrows config. */
-struct relay *relay_new(const struct config *config);
-void relay_free(struct relay *r);
+struct relay *relay_parts_new(const struct config *config);
+void relay_parts_free(struct relay *r);
 
 /* Rewrites the terminal's progress line when it is time. */
-void relay_progress(struct relay *r, int64_t now_us);
+void relay_parts_progress(struct relay *r, int64_t now_us);
 
 #endif

@@ -6,18 +6,11 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "denpyo/queue.h"
+
 struct hold;
 struct kafka_topic;
 struct row;
-
-/* A first-in first-out list of rows, linked through row.next. Zero is empty. */
-struct row_queue {
-    struct row *first, *last;
-    size_t count;
-};
-void row_queue_push(struct row_queue *q, struct row *row);
-void row_queue_push_front(struct row_queue *q, struct row *row);
-struct row *row_queue_pop(struct row_queue *q); /* NULL when empty */
 
 /*
  * One partition's lane. Invariants:

@@ -1,0 +1,18 @@
+/* queue.h: lists of rows that wait for something. */
+#ifndef DENPYO_QUEUE_H
+#define DENPYO_QUEUE_H
+
+#include <stddef.h>
+
+struct row;
+
+/* A first-in first-out list of rows, linked through row.next. Zero is empty. */
+struct row_queue {
+    struct row *first, *last;
+    size_t count;
+};
+void queue_push(struct row_queue *q, struct row *row);
+void queue_push_front(struct row_queue *q, struct row *row);
+struct row *queue_pop(struct row_queue *q); /* NULL when empty */
+
+#endif
