@@ -43,7 +43,7 @@ struct pg {
 
 struct pg_result {
     PGresult *libpq;
-    bool taken;
+    bool *taken; /* where deliver() learns of it: whoever takes a result may free it in the same call-back */
 };
 
 static char *copy(const char *text) {
@@ -301,9 +301,10 @@ static bool deliver(struct pg *pg, PGresult *libpq) {
     struct pg_result *result = malloc(sizeof *result);
     if (result == NULL)
         abort();
-    *result = (struct pg_result){.libpq = libpq};
+    bool taken = false;
+    *result = (struct pg_result){.libpq = libpq, .taken = &taken};
     request.done(request.context, result);
-    if (!result->taken)
+    if (!taken)
         pg_result_free(result);
     return generation == pg->generation && pg->state == PG_READY;
 }
@@ -338,7 +339,7 @@ static void read_ready(void *context, uint32_t events) {
 }
 
 struct pg_result *pg_take(struct pg_result *result) {
-    result->taken = true;
+    *result->taken = true;
     return result;
 }
 
