@@ -127,7 +127,8 @@ select m.id, m.message_id, m.topic, coalesce(m.key, '\x' || encode(m.key_bytes, 
  where r.id = m.id;
 
 -- Per topic, what is not settled, counted; and when something was last dispatched. Shows topics with anything
--- unsettled or ever dispatched. For a huge backlog see backlog, an estimate at the cost of a look-up.
+-- unsettled or ever dispatched. For a huge backlog see backlog, an estimate at the cost of a look-up. Whoever asks often
+-- spares the server work with "set jit = off": what the planner expects of a large table is worth compiling, what is found is not.
 create view :"schema".lag as
 with recursive dispatched (topic) as (
     (select topic from :"schema".settlement_topic order by topic limit 1)

@@ -62,6 +62,13 @@ def test_init_makes_the_schema_and_can_be_repeated(run_denpyo, empty):
     assert publish_one(empty)
 
 
+def test_receipts_are_compressed_with_the_best_that_the_server_has(empty, initialise):
+    methods = empty.value("select enumvals from pg_settings where name = 'default_toast_compression'")
+    used = initialise(empty).rows("select distinct attcompression from pg_attribute where attrelid = 'outbox.settlement'::regclass"
+                                  " and attname in ('ids', 'message_ids', 'topics', 'partitions', 'offsets')")
+    assert used == [("l" if "lz4" in methods else "",)]
+
+
 def test_several_inits_at_once_do_the_work_once(run_denpyo, empty):
     with ThreadPoolExecutor(6) as pool:
         done = list(pool.map(lambda _: run_denpyo("init", "--postgres", empty), range(6)))
