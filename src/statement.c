@@ -25,6 +25,7 @@ static const char *const names[STATEMENT_COUNT] = {
     [STATEMENT_SETTLE_REPOINT] = "settle_repoint",
     [STATEMENT_LOAD_CURSOR] = "load_cursor",
     [STATEMENT_LOAD_OPEN] = "load_open",
+    [STATEMENT_LOAD_PAGE] = "load_page",
     [STATEMENT_LOAD_PARKED] = "load_parked",
     [STATEMENT_LOAD_HOLDS] = "load_holds",
     [STATEMENT_LOAD_TAILS] = "load_tails",

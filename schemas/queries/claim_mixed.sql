@@ -2,7 +2,13 @@
 -- does not make it walk everything settled in between), and by (xid, id) the stragglers.
 -- $1, $2 pg_snapshot; $3 id to begin after in the fresh part; $4 its last id; $5 most rows; $6 payloads of more bytes come as their length only;
 -- $7 xid8[] the stragglers; $8 id to begin after among them
-with page as materialized (
+select m.id, m.message_id, m.topic, m.key, m.key_bytes, m.partition,
+       case when octet_length(m.payload) <= $6::int then m.payload end,
+       case when octet_length(m.payload_bytes) <= $6::int then m.payload_bytes end,
+       m.headers::text,
+       case when m.available_at > clock_timestamp() then m.available_at end,
+       nullif(greatest(octet_length(m.payload), octet_length(m.payload_bytes), $6::int), $6::int)::bigint
+from (
     select both_streams.id from (
         (select m.id from :"schema".message m
          where m.id > $3::bigint and m.id <= $4::bigint
@@ -12,16 +18,13 @@ with page as materialized (
          order by m.id limit $5::int)
         union all
         (select late.id from unnest($7::xid8[]) x
+         -- pairs are compared and sorted, because "xid = x" in the order of id would leave the primary key to be walked
          cross join lateral (select m.id from :"schema".message m
-                             where m.xid = x and m.id > $8::bigint order by m.id limit $5::int) late)
+                             where (m.xid, m.id) > (x, $8::bigint) and (m.xid, m.id) <= (x, 9223372036854775807)
+                             order by m.xid, m.id limit $5::int) late)
     ) both_streams
     order by both_streams.id limit $5::int
-)
-select m.id, m.message_id, m.topic, m.key, m.key_bytes, m.partition,
-       case when octet_length(m.payload) <= $6::int then m.payload end,
-       case when octet_length(m.payload_bytes) <= $6::int then m.payload_bytes end,
-       m.headers::text,
-       case when m.available_at > clock_timestamp() then m.available_at end,
-       nullif(greatest(octet_length(m.payload), octet_length(m.payload_bytes), $6::int), $6::int)::bigint
-from page join :"schema".message m on m.id = page.id
-order by m.id
+) page
+-- "offset 0" keeps this a look-up for each id: a join in the order of m.id would walk the table
+cross join lateral (select * from :"schema".message m where m.id = page.id offset 0) m
+order by page.id
