@@ -376,8 +376,11 @@ static void send_poll(struct claim *c) {
         pg_add_text(&call, cursor->from);
     pg_add_text(&call, cursor->to);
     c->state = CLAIM_POLL;
-    statements_send(c->ledger->statements, c->pg, is_first ? STATEMENT_WINDOW_FIRST : STATEMENT_WINDOW_POLL, &call,
-                    on_poll, c);
+    const struct statements *s = c->ledger->statements;
+    statements_send(s, c->pg, STATEMENT_BEGIN, NULL, NULL, NULL);
+    statements_send(s, c->pg, STATEMENT_SETTINGS, NULL, NULL, NULL);
+    statements_send(s, c->pg, is_first ? STATEMENT_WINDOW_FIRST : STATEMENT_WINDOW_POLL, &call, on_poll, c);
+    statements_send(s, c->pg, STATEMENT_COMMIT, NULL, NULL, NULL);
     pg_sync(c->pg);
 }
 

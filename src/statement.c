@@ -11,6 +11,7 @@ static const char *const names[STATEMENT_COUNT] = {
     [STATEMENT_COMMIT] = "commit",
     [STATEMENT_ROLLBACK] = "rollback",
     [STATEMENT_FENCE] = "fence",
+    [STATEMENT_SETTINGS] = "settings",
     [STATEMENT_WINDOW_FIRST] = "window_first",
     [STATEMENT_WINDOW_POLL] = "window_poll",
     [STATEMENT_CLAIM_PAGE] = "claim_page",
