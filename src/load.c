@@ -7,6 +7,10 @@
 #include "denpyo/kafka.h"
 #include "denpyo/log.h"
 
+#define DENSE_FACTOR 4 /* a page that spans at most so many ids a row, and the margin, is read along the primary key   \
+                        */
+#define DENSE_MARGIN 1000
+
 void load_init(struct load *l, struct ledger *ledger, struct publisher *publisher, struct settle *settle,
                struct reconcile *reconcile, struct pg *pg) {
     *l = (struct load){.ledger = ledger, .publisher = publisher, .settle = settle, .reconcile = reconcile, .pg = pg};
@@ -131,10 +135,18 @@ static void on_rows(void *context, struct pg_result *r) {
         finish(l);
 }
 
+/* Where the page's ids lie close together, and in the first window, to which all rows belong, the primary key leads
+ * there; elsewhere it would lead past everything that is settled. */
+static enum statement choose_statement(const struct load_batch *b) {
+    if (b->is_retry)
+        return STATEMENT_LOAD_PARKED;
+    bool is_dense = b->upto_id - b->after_id <= DENSE_FACTOR * b->row_count + DENSE_MARGIN;
+    return is_dense || strcmp(b->from, WINDOW_START) == 0 ? STATEMENT_CLAIM_PAGE : STATEMENT_LOAD_PAGE;
+}
+
 static void send_rows(struct load *l, const struct load_batch *b) {
     struct pg_call call = {0};
     int64_t most = kafka_message_max_bytes(l->publisher->kafka);
-    enum statement which = b->is_retry ? STATEMENT_LOAD_PARKED : STATEMENT_CLAIM_PAGE;
     if (b->is_retry) {
         pg_add_text(&call, l->ledger->lease->relay);
         pg_add_int(&call, b->id);
@@ -147,7 +159,7 @@ static void send_rows(struct load *l, const struct load_batch *b) {
     }
     pg_add_int(&call, most);
     ledger_begin(l->ledger, l->pg, false);
-    statements_send(l->ledger->statements, l->pg, which, &call, on_rows, l);
+    statements_send(l->ledger->statements, l->pg, choose_statement(b), &call, on_rows, l);
     statements_send(l->ledger->statements, l->pg, STATEMENT_COMMIT, NULL, NULL, NULL);
     pg_sync(l->pg);
 }

@@ -1,0 +1,27 @@
+-- The rows of an open batch whose page spans more than it holds (it begins with the window, or with a straggler): found by (xid, id), so that
+-- what was settled in between is not walked.
+-- $1, $2 pg_snapshot; $3 id it begins after; $4 its last id; $5 most rows; $6 payloads of more bytes come as their length only
+select m.id, m.message_id, m.topic, m.key, m.key_bytes, m.partition,
+       case when octet_length(m.payload) <= $6::int then m.payload end,
+       case when octet_length(m.payload_bytes) <= $6::int then m.payload_bytes end,
+       m.headers::text,
+       case when m.available_at > clock_timestamp() then m.available_at end,
+       nullif(greatest(octet_length(m.payload), octet_length(m.payload_bytes), $6::int), $6::int)::bigint
+from (
+    select both_parts.id from (
+        (select m.id from :"schema".message m
+         where m.xid >= pg_snapshot_xmax($1::pg_snapshot) and m.xid < pg_snapshot_xmax($2::pg_snapshot)
+           and pg_visible_in_snapshot(m.xid, $2::pg_snapshot)
+           and m.id > $3::bigint and m.id <= $4::bigint)
+        union all
+        (select late.id from pg_snapshot_xip($1::pg_snapshot) x
+         cross join lateral (select m.id from :"schema".message m
+                             where (m.xid, m.id) > (x, $3::bigint) and (m.xid, m.id) <= (x, $4::bigint)
+                             order by m.xid, m.id limit $5::int) late
+         where pg_visible_in_snapshot(x, $2::pg_snapshot))
+    ) both_parts
+    order by both_parts.id limit $5::int
+) page
+-- "offset 0" keeps this a look-up for each id: a join in the order of m.id would walk the table
+cross join lateral (select * from :"schema".message m where m.id = page.id offset 0) m
+order by page.id

@@ -1,0 +1,190 @@
+"""Rows that commit late with low ids: they arrive, they stall nobody, and a page costs the same however much is settled."""
+
+import json
+import random
+from contextlib import ExitStack
+
+import pytest
+
+from lib.devserver import ROOT
+from lib.wait import wait_until
+from load import Load, dispatched, insert, wait_dispatched, wait_settled
+from verify import verify
+
+SETTLED = 300_000
+PAGE = 10
+LATE = "insert into outbox.message (topic, key, payload) select %s, %s, 'late' from generate_series(1, %s)"
+
+
+def test_case_01_a_transaction_open_throughout_stalls_nobody_and_arrives_when_it_commits(
+        schema_ready, kafka, relay):
+    topic = kafka.create_topic(partitions=4)
+    with schema_ready.connect() as late:
+        late.execute("begin")
+        late.execute(LATE, (topic, "late", 25))
+        relay(schema_ready)
+        with Load(schema_ready, [topic]):
+            wait_dispatched(schema_ready, 2000)
+        wait_settled(schema_ready)
+        before = verify(schema_ready, kafka, [topic])
+        assert before.exactly_once() and before.committed >= 2000, before
+        late.execute("commit")
+    wait_settled(schema_ready)
+    verdict = verify(schema_ready, kafka, [topic])
+    print(verdict)
+    assert verdict.exactly_once(), verdict
+    assert (verdict.committed, verdict.records) == (before.committed + 25, before.records + 25)
+
+
+def test_case_01_stragglers_in_windows_of_many_pages_are_not_passed_over(schema_ready, kafka, relay):
+    """Transactions end in random order around pages of ten rows; the relay dies in the middle of its windows, too."""
+    topic, rng, open_ones = kafka.create_topic(partitions=4), random.Random(7), []
+    flags = ["--batch-rows", 10, "--inflight-messages", 50]
+    with ExitStack() as stack:
+        idle = [stack.enter_context(schema_ready.connect()) for _ in range(12)]
+        running = relay(schema_ready, *flags)
+        for step in range(150):
+            if idle and rng.random() < 0.6:
+                writer = idle.pop()
+                writer.execute("begin")
+                writer.execute(LATE, (topic, f"straggler {step}", rng.choice([1, 3, 40])))
+                open_ones.append((writer, step))
+            if len(open_ones) > 6 or rng.random() < 0.3 and open_ones:
+                writer, begun = open_ones.pop(rng.randrange(len(open_ones)))
+                writer.execute(LATE, (topic, f"straggler {begun}", rng.choice([1, 25])))
+                writer.execute(rng.choice(["commit", "commit", "commit", "rollback"]))
+                idle.append(writer)
+            insert(schema_ready, topic, rng.choice([1, 5, 60]), f"key {step % 10}")
+            if step % 50 == 49:
+                running.kill()
+                running = relay(schema_ready, *flags)
+        for writer, _ in open_ones:
+            writer.execute("commit")
+        wait_settled(schema_ready)
+    verdict = verify(schema_ready, kafka, [topic])
+    print(verdict)
+    assert verdict.at_least_once(), verdict
+    assert verdict.late > 0
+    assert schema_ready.value("select count(*) from outbox.batch where not last_page") > 50, "no window had many pages"
+
+
+def test_an_idle_relay_writes_nothing(schema_ready, kafka, relay):
+    """Hundreds of looks at an empty outbox: no batch, no receipt, not even a transaction id; only the lease is renewed."""
+    topic = kafka.create_topic()
+    insert(schema_ready, topic, 3)
+    relay(schema_ready, "--poll-idle-ms", 5, "--lease-ms", 3_600_000)
+    wait_settled(schema_ready)
+    with schema_ready.connect() as connection:
+
+        def one(query):
+            return connection.execute(query).fetchone()
+
+        looks = "select xact_commit from pg_stat_database where datname = current_database()"
+        state = "select pg_current_snapshot()::text, (select count(*) from outbox.batch)"
+        before, (start,) = one(state), one(looks)
+        wait_until(lambda: one(looks)[0] > start + 300, 60, "300 looks")
+        assert one(state) == before
+    assert dispatched(schema_ready) == 3
+
+
+# --- what a page costs ---
+
+
+@pytest.fixture(scope="module", params=["none", "of empty tables", "fresh"])
+def window(request, postgres, run_denpyo):
+    """
+    A database with SETTLED old rows, statistics as the parameter says, and a window of two stragglers from before them
+    and some fresh rows after them: (database, from, to, stragglers' ids, fresh ids).
+    """
+    database = postgres.create_database()
+    assert run_denpyo("init", "--postgres", database).returncode == 0
+    fill = ("insert into outbox.message (topic, key, payload) select 'topic-' || i %% 7, i %% 100, repeat(md5(i::text), 9)"
+            " from generate_series(1, %s) i returning id")
+    with database.connect() as connection, database.connect() as late, database.connect() as other:
+        connection.execute("alter table outbox.message set (autovacuum_enabled = off)")
+        connection.execute("insert into outbox.relay (name, epoch, holder) values ('default', 1, %s)", (HOLDER,))
+        if request.param == "of empty tables":
+            connection.execute("vacuum analyze")
+        stragglers = []
+        for writer in (late, other):
+            writer.execute("begin")
+            stragglers += writer.execute(fill, (PAGE,)).fetchall()
+        connection.execute(fill, (SETTLED,))
+        if request.param == "fresh":
+            connection.execute("vacuum analyze")
+        before = connection.execute("select pg_current_snapshot()::text").fetchone()[0]
+        late.execute("commit")
+        other.execute("commit")
+        fresh = connection.execute(fill, (3 * PAGE,)).fetchall()
+        after = connection.execute("select pg_current_snapshot()::text").fetchone()[0]
+    yield database, before, after, [row for (row,) in stragglers], [row for (row,) in fresh]
+    database.drop()
+
+
+HOLDER = "00000000-0000-4000-8000-000000000000"
+TYPES = {
+    "window_poll": "pg_snapshot, pg_snapshot",
+    "window_first": "pg_snapshot",
+    "claim_page": "pg_snapshot, pg_snapshot, bigint, bigint, int, int",
+    "claim_mixed": "pg_snapshot, pg_snapshot, bigint, bigint, int, int, xid8[], bigint",
+    "load_page": "pg_snapshot, pg_snapshot, bigint, bigint, int, int",
+    "fence": "text, bigint, uuid, text, text",
+}
+
+
+class Claimant:
+    """Runs the relay's own statements as it does: prepared, in a transaction that the fence has set up."""
+
+    def __init__(self, connection, plans):
+        self.connection = connection
+        connection.execute(f"set plan_cache_mode = {plans}")
+        for name, types in TYPES.items():
+            text = (ROOT / "schemas" / "queries" / f"{name}.sql").read_text().replace(':"schema"', "outbox")
+            connection.execute(f"prepare {name} ({types}) as {text}")
+
+    def run(self, name, *values, prefix=""):
+        words = ", ".join("null" if value is None else f"'{value}'" for value in values)
+        self.connection.execute("begin")
+        if name.startswith(("claim", "load")):
+            self.connection.execute(f"execute fence ('default', '1', '{HOLDER}', 'on', '10000')")
+        found = self.connection.execute(f"{prefix} execute {name} ({words})").fetchall()
+        self.connection.execute("commit")
+        return found
+
+    def buffers(self, name, *values):
+        """Shared buffers touched, found in the cache or read, once the catalog look-ups are warm."""
+        for _ in range(2):
+            ((answer,),) = self.run(name, *values, prefix="explain (analyze, buffers, format json)")
+        (answer,) = answer if isinstance(answer, list) else json.loads(answer)
+        assert "JIT" not in answer, f"{name} is compiled"
+        plan = answer["Plan"]
+        return plan["Shared Hit Blocks"] + plan["Shared Read Blocks"]
+
+
+@pytest.mark.parametrize("plans", ["force_custom_plan", "force_generic_plan"])
+def test_case_16_a_page_costs_what_it_holds_whatever_lies_between(window, plans):
+    database, before, after, stragglers, fresh = window
+    with database.connect() as connection:
+        claimant = Claimant(connection, plans)
+        ((upto, _, low, high, late),) = claimant.run("window_poll", before, after)
+        assert (upto, low, high) == (after, fresh[0], fresh[-1]) and late.count(",") == 1
+        mixed = lambda begin: ("claim_mixed", before, after, max(begin, low - 1), high, PAGE, 10**6, late, begin)
+        pages, begin = [], 0
+        while page := [row[0] for row in claimant.run(*mixed(begin))]:
+            pages.append(page)
+            begin = page[-1]
+        assert sum(pages, []) == stragglers + fresh
+        costs = {}
+        for n, page in enumerate(pages):
+            begin, load = page[0] - 1 if n else 0, ("load_page", before, after)
+            costs[f"mixed page {n}"] = claimant.buffers(*mixed(begin))
+            assert [row[0] for row in claimant.run(*load, begin, page[-1], len(page), 10**6)] == page
+            costs[f"mixed page {n}, loaded"] = claimant.buffers(*load, begin, page[-1], len(page), 10**6)
+        assert [row[0] for row in claimant.run("claim_page", before, after, low - 1, high, PAGE, 10**6)] == fresh[:PAGE]
+        costs["page"] = claimant.buffers("claim_page", before, after, low - 1, high, PAGE, 10**6)
+        costs["poll"] = claimant.buffers("window_poll", before, after)
+        costs["poll of nothing"] = claimant.buffers("window_poll", after, after)
+        costs["first poll"] = claimant.buffers("window_first", None)
+    print(costs)
+    limits = {name: 100 if "mixed" in name else 40 for name in costs}
+    assert {name: cost for name, cost in costs.items() if cost > limits[name]} == {}
