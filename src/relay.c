@@ -193,7 +193,7 @@ static void on_first_answer(struct kafka_lookup *lookup) {
 
 static void step_start(struct relay *r, int64_t now) {
     (void)now;
-    if (r->broker_answered)
+    if (r->stopping || r->broker_answered)
         enter(r, r->stopping ? RELAY_STOPPED : RELAY_STANDBY);
 }
 
@@ -252,6 +252,10 @@ static bool step_leader(struct relay *r, int64_t now) {
 }
 
 static void step_load(struct relay *r, int64_t now) {
+    if (r->stopping && r->load.is_full && r->load.state == LOAD_BUSY) {
+        enter(r, RELAY_RELEASE); /* nothing was sent yet: the next leader loads it as well */
+        return;
+    }
     if (!step_leader(r, now))
         return;
     load_step(&r->load, now);
@@ -345,6 +349,7 @@ static void on_signal(void *context, uint32_t events) {
         }
         log_event(LOG_INFO, "signal received", log_int("signal", info.ssi_signo), LOG_END);
         r->stopping = true;
+        r->stopping_us = loop_now_us();
     }
 }
 
@@ -378,6 +383,8 @@ static void run(struct relay *r) {
         int64_t now = loop_now_us();
         step_connections(r, now);
         states[r->state].step(r, now);
+        if (r->stopping && now >= r->stopping_us + r->config->shutdown_flush_ms * 1000 + 2 * GIVE_UP_US)
+            enter(r, RELAY_STOPPED); /* whatever it waits for: a stop comes to an end */
         note_broker(r);
         relay_parts_progress(r, now);
         loop_turn(r->loop, wake_us(r, now));

@@ -37,6 +37,7 @@ struct relay {
     enum relay_state state;
     int64_t entered_us;
     struct fault end; /* why it cannot go on */
+    int64_t stopping_us; /* when the signal came */
     bool stopping, silenced, gave_up;
     bool must_load, load_in_full;
     bool database_lost, broker_lost, broker_answered;
