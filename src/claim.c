@@ -47,6 +47,10 @@ int64_t claim_reset(struct claim *c) {
     return staged;
 }
 
+void claim_stop(struct claim *c) {
+    c->is_stopping = true;
+}
+
 bool claim_is_retrying(const struct claim *c) {
     return (c->state == CLAIM_PAGE && c->is_retry) || (c->staged != NULL && c->staged->is_retry);
 }
@@ -224,6 +228,10 @@ static void on_page(void *context, struct pg_result *r) {
     size_t count = usable_rows(c, r, &deferred);
     assert(c->staged == NULL);
     c->state = CLAIM_IDLE;
+    if (c->is_stopping) {
+        give_back(c);
+        return;
+    }
     if (count == 0) {
         on_empty(c, deferred);
         return;

@@ -142,5 +142,5 @@ const char *lease_leader(struct lease *l, bool *changed) {
 }
 
 int64_t lease_wake_us(const struct lease *l) {
-    return l->asked ? INT64_MAX : l->next_us;
+    return l->asked || l->lost || pg_state(l->pg) != PG_READY ? INT64_MAX : l->next_us;
 }

@@ -88,6 +88,7 @@ static void forget_all(struct relay *r) {
     claim_reset(&r->claim);
     load_reset(&r->load);
     each_connection(r, pg_close); /* answers under way speak of what is forgotten */
+    lease_reconnect(&r->lease);   /* a renewal's, too */
     struct kafka *kafka = publish_detach(&r->publisher);
     ledger_clear(&r->ledger);
     if (kafka == NULL) {
@@ -273,6 +274,7 @@ static void step_lead(struct relay *r, int64_t now) {
     if (r->stopping) {
         log_event(LOG_INFO, "stopping: waiting for acknowledgments", log_int("open", (int64_t)r->ledger.open.rows),
                   LOG_END);
+        claim_stop(&r->claim);
         enter(r, RELAY_DRAIN);
         return;
     }
@@ -368,10 +370,14 @@ static void watch_signals(struct relay *r) {
 
 /* ---- the loop ---- */
 
+/* Only who can act asks to be woken: a time that has passed would make the loop spin. */
 static int64_t wake_us(const struct relay *r, int64_t now) {
-    const int64_t wakes[] = {lease_wake_us(&r->lease), route_wake_us(&r->publisher),
-                             r->state == RELAY_LEAD ? claim_wake_us(&r->claim) : INT64_MAX,
-                             r->reconnect_us > now ? r->reconnect_us : INT64_MAX};
+    bool publishes = r->publisher.kafka != NULL && lease_is_ours(&r->lease, now);
+    bool claims = r->state == RELAY_LEAD && publishes && are_ready(r);
+    bool renews = r->state != RELAY_START && r->state != RELAY_RELEASE;
+    const int64_t wakes[] = {
+        renews ? lease_wake_us(&r->lease) : INT64_MAX, publishes ? route_wake_us(&r->publisher) : INT64_MAX,
+        claims ? claim_wake_us(&r->claim) : INT64_MAX, r->reconnect_us > now ? r->reconnect_us : INT64_MAX};
     int64_t wake = now + (r->state == RELAY_DRAIN || r->state == RELAY_RELEASE ? 20000 : 200000);
     for (size_t i = 0; i < sizeof wakes / sizeof *wakes; i++)
         wake = wakes[i] < wake ? wakes[i] : wake;

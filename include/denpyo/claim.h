@@ -31,6 +31,7 @@ struct claim {
     struct pg *pg;
     enum claim_state state;
     bool is_retry;        /* the page is one of parked rows */
+    bool is_stopping;     /* no page becomes a batch any more */
     struct batch *staged; /* its claim commits; NULL = none */
     bool bounded;
     int64_t low, high;
@@ -51,6 +52,9 @@ void claim_free(struct claim *c);
 
 /* Polls, reads or claims what is due and allowed. Never blocks. */
 void claim_step(struct claim *c, int64_t now_us);
+
+/* The relay is to end: a page that is being read is given back, a claim that is being committed stands. For good. */
+void claim_stop(struct claim *c);
 
 /* The connection was lost: what was under way is forgotten; the ledger's cursor must be loaded again. Returns the
  * staged batch's id, or 0. */
