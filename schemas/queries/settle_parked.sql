@@ -5,7 +5,10 @@ insert into :"schema".parked (id, relay, message_id, topic, state, scope, attemp
                               first_error_at, last_error_at, claimed_at)
 select u.id, $1::text, u.message_id, u.topic, u.state, u.scope, u.attempts,
        case when u.delay_ms is not null then clock_timestamp() + u.delay_ms * interval '1 millisecond'
-            when u.due_us is not null then timestamptz '2000-01-01 00:00:00+00' + u.due_us * interval '1 microsecond' end,
+            when u.due_us = 9223372036854775807 then 'infinity'
+            -- Two parts, for a number times an interval is rounded to 53 bits.
+            else timestamptz '2000-01-01 00:00:00+00' + u.due_us / 3600000000 * interval '1 hour'
+                 + u.due_us % 3600000000 * interval '1 microsecond' end,
        u.waits_for_id, u.error_code, u.error,
        case when u.error_code is not null then clock_timestamp() end,
        case when u.error_code is not null then clock_timestamp() end,
