@@ -152,6 +152,7 @@ struct kafka *kafka_open(struct loop *loop, const struct kafka_options *options,
         abort();
     static const uint64_t one = 1;
     rd_kafka_queue_io_event_enable(k->events, k->event_fd, &one, sizeof one);
+    eventfd_write(k->event_fd, one); /* it tells of a queue that fills, and events may be in this one already */
     loop_watch(loop, &k->io, k->event_fd, EPOLLIN, events_ready, k);
     return k;
 }
