@@ -7,8 +7,9 @@
 #include "denpyo/kafka.h"
 #include "denpyo/log.h"
 
-#define DENSE_FACTOR 4 /* a page that spans at most so many ids a row, and the margin, is read along the primary key   \
-                        */
+#define DENSE_FACTOR                                                                                                   \
+    4 /* a page that spans at most so many ids a row, and the margin, is read along the primary key                    \
+       */
 #define DENSE_MARGIN 1000
 
 void load_init(struct load *l, struct ledger *ledger, struct publisher *publisher, struct settle *settle,

@@ -15,8 +15,8 @@
 #define START_BROKER_MS 10000 /* how long the start waits for a broker's first answer */
 #define RECONNECT_FIRST_US 100000
 #define RECONNECT_MOST_US 2000000
-#define RELEASE_WAIT_US 1000000 /* giving the lease back must not hold up the end */
-#define GIVE_UP_US 5000000      /* after the deadline of a stop: to record what came, no longer */
+#define RELEASE_WAIT_US 1000000     /* giving the lease back must not hold up the end */
+#define GIVE_UP_US INT64_C(5000000) /* after the deadline of a stop: to record what came, no longer */
 
 /* ---- the states ---- */
 

@@ -151,6 +151,7 @@ static const struct {
 #define PARKED_COLUMNS (sizeof parked_types / sizeof *parked_types)
 
 static void add_parked(struct pgarray *a, const struct row *row) {
+    assert(row->outcome != ROW_FAILED || row->trouble != NULL);
     enum row_scope scope = row->outcome == ROW_HELD ? row->hold->scope : row->trouble ? row->trouble->scope : SCOPE_KEY;
     pgarray_add_int8(&a[P_ID], row->id);
     pgarray_add_bytes(&a[P_MESSAGE_ID], row->message_id, 16);

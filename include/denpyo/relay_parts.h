@@ -36,7 +36,7 @@ struct relay {
     struct kafka_property *properties; /* config->kafka as the driver wants it */
     enum relay_state state;
     int64_t entered_us;
-    struct fault end; /* why it cannot go on */
+    struct fault end;    /* why it cannot go on */
     int64_t stopping_us; /* when the signal came */
     bool stopping, silenced, gave_up;
     bool must_load, load_in_full;

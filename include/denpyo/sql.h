@@ -5,7 +5,8 @@
 #include <stdbool.h>
 #include <stddef.h>
 
-/* One embedded file of schemas/. `path` is relative to schemas/ ("queries/claim_page.sql"); `text` is NUL-terminated, `size` without the NUL. */
+/* One embedded file of schemas/. `path` is relative to schemas/ ("queries/claim_page.sql"); `text` is NUL-terminated,
+ * `size` without the NUL. */
 struct sql_file {
     const char *path;
     const unsigned char *text;
@@ -20,8 +21,9 @@ extern const size_t sql_file_count;
 const struct sql_file *sql_find(const char *path);
 
 /*
- * The text of `path` with every :"schema" replaced by the quoted identifier of `schema`, every :'schema' by the quoted literal,
- * likewise :"writer" :"relay" :"reader" when names (may be NULL) are given. The caller frees. Aborts on an unknown path (a bug).
+ * The text of `path` with every :"schema" replaced by the quoted identifier of `schema`, every :'schema' by the quoted
+ * literal, likewise :"writer" :"relay" :"reader" when names (may be NULL) are given. The caller frees. Aborts on an
+ * unknown path (a bug).
  */
 struct sql_names {
     const char *schema, *writer, *relay, *reader;
