@@ -128,6 +128,8 @@ TYPES = {
     "claim_page": "pg_snapshot, pg_snapshot, bigint, bigint, int, int",
     "claim_mixed": "pg_snapshot, pg_snapshot, bigint, bigint, int, int, xid8[], bigint",
     "load_page": "pg_snapshot, pg_snapshot, bigint, bigint, int, int",
+    "claim_parked": "text, bigint[], bigint[], int, int",
+    "load_parked": "text, bigint, int",
     "fence": "text, bigint, uuid, text, text",
 }
 
@@ -144,12 +146,10 @@ class Claimant:
 
     def run(self, name, *values, prefix=""):
         words = ", ".join("null" if value is None else f"'{value}'" for value in values)
-        self.connection.execute("begin")
-        if name.startswith(("claim", "load")):
-            self.connection.execute(f"execute fence ('default', '1', '{HOLDER}', 'on', '10000')")
-        found = self.connection.execute(f"{prefix} execute {name} ({words})").fetchall()
-        self.connection.execute("commit")
-        return found
+        with self.connection.transaction():
+            if name.startswith(("claim", "load")):
+                self.connection.execute(f"execute fence ('default', '1', '{HOLDER}', 'on', '10000')")
+            return self.connection.execute(f"{prefix} execute {name} ({words})").fetchall()
 
     def buffers(self, name, *values):
         """Shared buffers touched, found in the cache or read, once the catalog look-ups are warm."""
@@ -188,3 +188,25 @@ def test_case_16_a_page_costs_what_it_holds_whatever_lies_between(window, plans)
     print(costs)
     limits = {name: 100 if "mixed" in name else 40 for name in costs}
     assert {name: cost for name, cost in costs.items() if cost > limits[name]} == {}
+
+
+@pytest.mark.parametrize("plans", ["force_custom_plan", "force_generic_plan"])
+def test_parked_rows_cost_what_they_are(window, plans):
+    """Rows that are due, and rows that are released, scattered over all that is settled."""
+    database, step = window[0], SETTLED // 40
+    due, held = range(1, SETTLED, step), range(2, SETTLED, step)
+    with database.connect() as connection, connection.transaction(force_rollback=True):
+        claimant = Claimant(connection, plans)
+        park = ("insert into outbox.parked (id, relay, message_id, topic, state, next_attempt_at, waits_for_id)"
+                " select id, 'default', message_id, topic, %s, %s, %s from outbox.message where id = any (%s)")
+        connection.execute(park, ("failed", "-infinity", None, list(due)))
+        connection.execute(park, ("held", None, 1, list(held)))
+        connection.execute("insert into outbox.batch (relay, id, epoch, window_from, window_to, after_id, upto_id, row_count,"
+                           " last_page, parked_ids, topic_names, partition_counts)"
+                           " values ('default', 1, 1, '1:1:', '1:1:', 0, 0, 10, true, %s, '{}', '{}')", (list(held[:PAGE]),))
+        claim, load = ("claim_parked", "default", "{1}", "{}", PAGE, 10**6), ("load_parked", "default", 1, 10**6)
+        assert [row[0] for row in claimant.run(*claim)] == sorted([*due, *held])[:PAGE]
+        assert [row[0] for row in claimant.run(*load)] == list(held[:PAGE])
+        costs = {"claim": claimant.buffers(*claim), "load": claimant.buffers(*load)}
+    print(costs)
+    assert max(costs.values()) < 200
