@@ -82,6 +82,15 @@ void relay_parts_free(struct relay *r) {
     free(r);
 }
 
+/* One word on what the relay is about, trouble first. */
+static const char *activity(const struct relay *r) {
+    static const char *const words[] = {
+        [RELAY_START] = "starting", [RELAY_STANDBY] = "standby",  [RELAY_LOAD] = "loading",    [RELAY_LEAD] = "leading",
+        [RELAY_DRAIN] = "stopping", [RELAY_RELEASE] = "stopping", [RELAY_STOPPED] = "stopped",
+    };
+    return r->database_lost ? "no database" : r->broker_lost ? "no broker" : words[r->state];
+}
+
 void relay_parts_progress(struct relay *r, int64_t now_us) {
     if (!r->config->progress || now_us < r->progress_us + PROGRESS_EVERY_US)
         return;
@@ -94,12 +103,8 @@ void relay_parts_progress(struct relay *r, int64_t now_us) {
                            : 0;
     char line[160];
     snprintf(line, sizeof line, "%s  %.0f/s  dispatched %llu  in flight %zu  behind %lld  failed %llu  rejected %llu",
-             r->state == RELAY_STANDBY ? "standby"
-             : r->broker_lost          ? "no broker"
-             : r->database_lost        ? "no database"
-                                       : "leading",
-             rate, (unsigned long long)rows, r->ledger.open.rows, behind, (unsigned long long)r->publisher.failed,
-             (unsigned long long)r->publisher.rejected);
+             activity(r), rate, (unsigned long long)rows, r->ledger.open.rows, behind,
+             (unsigned long long)r->publisher.failed, (unsigned long long)r->publisher.rejected);
     log_progress(line);
     r->progress_us = now_us;
     r->progress_rows = rows;
