@@ -1,8 +1,9 @@
 """The raw pipe: psql copies keys and payloads out, kcat produces them; no receipts, no recovery, nothing remembered."""
+import resource
 import subprocess
 import time
 
-from servers import cpu_seconds
+from servers import CpuMeter
 
 QUERY = "copy (select key, payload from outbox.message order by id) to stdout"
 
@@ -11,10 +12,15 @@ QUERY = "copy (select key, payload from outbox.message order by id) to stdout"
 KCAT = ["-X", "enable.idempotence=true", "-X", "compression.codec=lz4", "-X", "topic.partitioner=murmur2_random"]
 
 
+def children_cpu_seconds():
+    """CPU time of all children that have ended."""
+    usage = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return usage.ru_utime + usage.ru_stime
+
+
 def run_pipe(postgres, kafka, database, topic, rows):
     """Publishes all rows; from the start of both programs until the last acknowledgment."""
-    servers = [postgres.pid, kafka.pid]
-    cpu_before = [cpu_seconds(pid) for pid in servers]
+    meter, client_before = CpuMeter(postgres, kafka), children_cpu_seconds()
     start = time.monotonic()
     psql = subprocess.Popen(["psql", "-XAtq", "-d", postgres.conninfo(database), "-c", QUERY], stdout=subprocess.PIPE)
     kcat = subprocess.Popen(["kcat", "-P", "-q", "-b", kafka.brokers, "-t", topic, "-K", "\t", *KCAT],
@@ -23,10 +29,5 @@ def run_pipe(postgres, kafka, database, topic, rows):
     if kcat.wait() != 0 or psql.wait() != 0:
         raise RuntimeError(f"the pipe broke: kcat {kcat.returncode}, psql {psql.returncode}")
     seconds = time.monotonic() - start
-    cpu = [cpu_seconds(pid) - before for pid, before in zip(servers, cpu_before)]
-    return {
-        "seconds": seconds,
-        "rate": rows / seconds,
-        "postgres_cpu_us": 1e6 * cpu[0] / rows,
-        "kafka_cpu_us": 1e6 * cpu[1] / rows,
-    }
+    cpu = meter.stop(rows, children_cpu_seconds() - client_before)
+    return {"seconds": seconds, "rate": rows / seconds, **cpu}

@@ -6,7 +6,7 @@ import signal
 import subprocess
 import time
 
-from servers import cpu_seconds
+from servers import CpuMeter, cpu_seconds
 
 STALL_S = 60  # as long may pass without a new receipt before the run counts as stuck
 
@@ -80,16 +80,15 @@ def wait_settled(db, relay, rows):
 def drain(binary, postgres, kafka, database, rows, log, arguments):
     """Publishes all rows; from the start of the program until the last receipt was written."""
     with postgres.connect(database) as db:
-        servers = [postgres.pid, kafka.pid]
-        cpu_before = [cpu_seconds(pid) for pid in servers]
+        meter = CpuMeter(postgres, kafka)
         wal_before = db.execute("select pg_current_wal_insert_lsn()").fetchone()[0]
         start = time.time()
         with Relay(binary, postgres.conninfo(database), kafka.brokers, log, arguments) as relay:
             wait_settled(db, relay, rows)
             wal = db.execute("select pg_current_wal_insert_lsn() - %s::pg_lsn", [wal_before]).fetchone()[0]
-            cpu = [cpu_seconds(pid) - before for pid, before in zip(servers, cpu_before)]
             memory = relay.peak_memory_mib()
-            relay_cpu = relay.stop()
+            cpu = meter.stop(rows, relay.cpu_seconds())
+            cpu["client_cpu_us"] = 1e6 * relay.stop() / rows  # its whole life, and not in ticks
         first_claim, last_receipt, batches = (float(n) for n in db.execute(SPAN).fetchone())
     with postgres.connect(database) as db:  # a relay that ended has reported its statistics
         dead, changed = db.execute(DEAD).fetchone()
@@ -97,9 +96,7 @@ def drain(binary, postgres, kafka, database, rows, log, arguments):
         "seconds": last_receipt - start,
         "rate": rows / (last_receipt - start),
         "startup_ms": 1000 * (first_claim - start),
-        "relay_cpu_us": 1e6 * relay_cpu / rows,
-        "postgres_cpu_us": 1e6 * cpu[0] / rows,
-        "kafka_cpu_us": 1e6 * cpu[1] / rows,
+        **cpu,
         "peak_memory_mib": memory,
         "dead_tuples": dead,
         "rows_updated_or_deleted": changed,

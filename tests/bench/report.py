@@ -10,12 +10,17 @@ COLUMNS = [  # heading, side, figure, format
     ("raw pipe, messages/s", "pipe", "rate", "{:,.0f}"),
     ("relay, messages/s", "relay", "rate", "{:,.0f}"),
     ("ratio", None, "ratio", "{:.2f}"),
-    ("relay CPU, us/message", "relay", "relay_cpu_us", "{:.2f}"),
-    ("PostgreSQL CPU for the pipe, us/message", "pipe", "postgres_cpu_us", "{:.2f}"),
-    ("PostgreSQL CPU for the relay, us/message", "relay", "postgres_cpu_us", "{:.2f}"),
+    ("relay's start-up, ms", "relay", "startup_ms", "{:.0f}"),
+    ("relay CPU, us/message", "relay", "client_cpu_us", "{:.2f}"),
     ("peak memory, MiB", "relay", "peak_memory_mib", "{:.1f}"),
     ("dead tuples", "relay", "dead_tuples", "{:,.0f}"),
     ("WAL, bytes/message", "relay", "wal_bytes", "{:.1f}"),
+]
+CPU_COLUMNS = [
+    ("client", "client_cpu_us", "{:.2f}"),
+    ("PostgreSQL", "postgres_cpu_us", "{:.2f}"),
+    ("Kafka", "kafka_cpu_us", "{:.2f}"),
+    ("of the machine, used by others", "others_percent", "{:.0f} %"),
 ]
 LATENCIES = [
     ("commit → consumer has it", "commit_to_consumer_ms"),
@@ -71,6 +76,15 @@ def rate_table(rounds):
     return lines
 
 
+def cpu_table(rounds):
+    lines = ["| CPU, us/message, median | " + " | ".join(c[0] for c in CPU_COLUMNS) + " |",
+             "|---|" + "---:|" * len(CPU_COLUMNS)]
+    for name, side in (("raw pipe", "pipe"), ("relay", "relay")):
+        cells = [cell([value(r, side, figure) for r in rounds], pattern) for _, figure, pattern in CPU_COLUMNS]
+        lines.append(f"| {name} | " + " | ".join(cells) + " |")
+    return lines
+
+
 def latency_table(figures):
     lines = [f"{figures['rows']:,} rows at {figures['rows_per_second']:,.0f} a second, one a transaction; "
              f"the relay used {figures['relay_cpu_percent']:.0f} % of a core.", "",
@@ -88,7 +102,8 @@ def markdown(result):
              f"{m['cores']} cores of {m['cpu']}, {m['memory_gib']} GiB, Linux {m['kernel']}; PostgreSQL {m['postgresql']}, "
              f"Kafka {m['kafka']}, {m['java']}; {m['denpyo']}, commit {m['commit']}; load before: {m['load_before']}.", ""]
     if result["rounds"]:
-        lines += [f"## Draining {result['rows']:,} rows", "", *rate_table(result["rounds"]), ""]
+        lines += [f"## Draining {result['rows']:,} rows", "", *rate_table(result["rounds"]), "",
+                  *cpu_table(result["rounds"]), ""]
     if result["latency"]:
         lines += ["## Latency", "", *latency_table(result["latency"]), ""]
     return "\n".join(lines)

@@ -44,6 +44,36 @@ def cpu_seconds(pid):
     return total
 
 
+def machine_busy_seconds():
+    """CPU time of everybody on this machine, the hypervisor's other guests (steal) included."""
+    user, nice, system, _idle, _iowait, *rest = pathlib.Path("/proc/stat").read_text().split("\n", 1)[0].split()[1:9]
+    return sum(int(n) for n in (user, nice, system, *rest)) / os.sysconf("SC_CLK_TCK")
+
+
+class CpuMeter:
+    """CPU time from its making until `stop`, split by who used it."""
+
+    def __init__(self, postgres, kafka):
+        self.postgres, self.kafka = postgres.pid, kafka.pid
+        self.before = self.read()
+
+    def read(self):
+        return {"postgres": cpu_seconds(self.postgres), "kafka": cpu_seconds(self.kafka),
+                "all": machine_busy_seconds(), "clock": time.monotonic()}
+
+    def stop(self, rows, client_seconds):
+        """us a row for client, PostgreSQL and Kafka, and what part of the machine others used meanwhile."""
+        spent = {name: now - self.before[name] for name, now in self.read().items()}
+        ours = client_seconds + spent["postgres"] + spent["kafka"]
+        available = spent["clock"] * len(os.sched_getaffinity(0))
+        return {
+            "client_cpu_us": 1e6 * client_seconds / rows,
+            "postgres_cpu_us": 1e6 * spent["postgres"] / rows,
+            "kafka_cpu_us": 1e6 * spent["kafka"] / rows,
+            "others_percent": max(0.0, 100 * (spent["all"] - ours) / available),
+        }
+
+
 class Postgres:
     """A cluster of its own; databases are copies of a seeded one."""
 
