@@ -387,13 +387,14 @@ static int64_t wake_us(const struct relay *r, int64_t now) {
 static void run(struct relay *r) {
     while (r->state != RELAY_STOPPED && r->end.class == FAULT_NONE) {
         int64_t now = loop_now_us();
+        enum relay_state before = r->state;
         step_connections(r, now);
         states[r->state].step(r, now);
         if (r->stopping && now >= r->stopping_us + r->config->shutdown_flush_ms * 1000 + 2 * GIVE_UP_US)
             enter(r, RELAY_STOPPED); /* whatever it waits for: a stop comes to an end */
         note_broker(r);
         relay_parts_progress(r, now);
-        loop_turn(r->loop, wake_us(r, now));
+        loop_turn(r->loop, r->state == before ? wake_us(r, now) : now); /* a new state takes its first step at once */
     }
 }
 
