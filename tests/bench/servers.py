@@ -108,10 +108,6 @@ class Postgres:
     def drop(self, database):
         self.admin.execute(f"drop database if exists {database}")
 
-    def stop(self):
-        self.admin.close()
-        subprocess.run([DEVSERVER, "postgres", "stop", self.folder, "immediate"], check=False)
-
 
 class Kafka:
     """A broker of its own."""
@@ -142,5 +138,8 @@ class Kafka:
         self.admin.delete_topics([name])[name].result()
         wait_until(lambda: name not in self.admin.list_topics(timeout=10).topics, 30, f"end of topic {name}")
 
-    def stop(self):
-        subprocess.run([DEVSERVER, "kafka", "stop", self.folder, "--kill"], check=False)
+
+def stop_servers(folder):
+    """Stops what runs in `folder`, also what was only starting; its data are not needed any more."""
+    subprocess.run([DEVSERVER, "postgres", "stop", folder / "postgres", "immediate"], check=False)
+    subprocess.run([DEVSERVER, "kafka", "stop", folder / "kafka", "--kill"], check=False)
