@@ -99,6 +99,12 @@ static void break_with(struct pg *pg, enum fault_class class, const char *code, 
 
 static void read_ready(void *context, uint32_t events);
 
+/* libpq would print notices past the log; what matters of them comes again as an error. */
+static void ignore_notice(void *context, const char *message) {
+    (void)context;
+    (void)message;
+}
+
 static void adopt(struct pg *pg, PGconn *connection) {
     pg->connection = connection;
     if (PQstatus(connection) != CONNECTION_OK) {
@@ -108,6 +114,7 @@ static void adopt(struct pg *pg, PGconn *connection) {
     } else if (PQsetnonblocking(connection, 1) != 0 || PQenterPipelineMode(connection) != 1) {
         break_with(pg, FAULT_RETRY, "connection", PQerrorMessage(connection));
     } else {
+        PQsetNoticeProcessor(connection, ignore_notice, NULL);
         pg->state = PG_READY;
         loop_watch(pg->loop, &pg->io, PQsocket(connection), EPOLLIN, read_ready, pg);
     }
@@ -277,15 +284,27 @@ static enum fault_class class_of(const char *state) {
     return FAULT_RETRY;
 }
 
+/* A failed statement breaks the connection. A pooler in transaction mode leads to servers that do not know what was
+ * prepared, or know it from somebody else: from then on nothing is prepared. */
+static void break_with_result(struct pg *pg, const PGresult *libpq) {
+    const char *state = PQresultErrorField(libpq, PG_DIAG_SQLSTATE);
+    const char *primary = PQresultErrorField(libpq, PG_DIAG_MESSAGE_PRIMARY);
+    const char *note = "";
+    if (state != NULL && (strcmp(state, "26000") == 0 || strcmp(state, "42P05") == 0)) {
+        pg->prepare = false;
+        note = "; going on without prepared statements, as the option prepare=false would from the start";
+    }
+    char message[sizeof pg->fault.text];
+    snprintf(message, sizeof message, "%s%s", primary ? primary : PQresultErrorMessage(libpq), note);
+    break_with(pg, state ? class_of(state) : FAULT_RETRY, state ? state : "connection", message);
+}
+
 /* Hands one result to the request it answers; false when the connection is no longer usable. */
 static bool deliver(struct pg *pg, PGresult *libpq) {
     ExecStatusType status = PQresultStatus(libpq);
     struct request request = pg->requests[pg->first];
     if (status != PGRES_TUPLES_OK && status != PGRES_COMMAND_OK && status != PGRES_PIPELINE_SYNC) {
-        const char *state = PQresultErrorField(libpq, PG_DIAG_SQLSTATE);
-        const char *message = PQresultErrorField(libpq, PG_DIAG_MESSAGE_PRIMARY);
-        break_with(pg, state ? class_of(state) : FAULT_RETRY, state ? state : "connection",
-                   message ? message : PQresultErrorMessage(libpq));
+        break_with_result(pg, libpq);
         PQclear(libpq);
         return false;
     }

@@ -48,7 +48,7 @@ typedef void (*pg_done_fn)(void *context, struct pg_result *result);
 struct pg_options {
     const char *conninfo;  /* libpq keywords or URI; copied */
     const char *role;      /* what the connection is for, goes into application_name ("denpyo claim"); copied */
-    bool prepare;          /* named prepared statements; false = parse each time */
+    bool prepare;          /* named prepared statements, until a pooler refuses them; false = parse each time */
     int connect_timeout_s; /* unless the conninfo says otherwise */
 };
 

@@ -18,7 +18,7 @@ DISPATCHED = "select coalesce(sum(count), 0)::bigint from outbox.settlement_topi
 class Load:
     """
     A context manager: writers insert small transactions until it ends, each on keys of its own, so that order per key is
-    to be expected. They outlive servers that go away, unless patient is false; relaxed ones commit asynchronously.
+    to be expected. They outlive servers that go away if patient; relaxed ones commit asynchronously.
     """
 
     def __init__(self, database, topics, writers=4, rows=20, pause_s=0.02, patient=False, relaxed=False):
@@ -45,14 +45,14 @@ class Load:
         assert not self.failures, self.failures
 
     def _write(self, number):
-        rng = random.Random(number)
+        rng, kind = random.Random(number), "relaxed" if self.relaxed else "strict"
         while not self._end.is_set():
             try:
                 with self.database.connect(connect_timeout=5) as connection:
                     if self.relaxed:
                         connection.execute("set synchronous_commit = off")
                     while not self._end.wait(rng.random() * 2 * self.pause_s):
-                        connection.execute(INSERT, (rng.choice(self.topics), f"writer {number} key ",
+                        connection.execute(INSERT, (rng.choice(self.topics), f"{kind} writer {number} key ",
                                                     rng.randint(1, self.rows)))
             except psycopg.OperationalError as error:
                 if not self.patient:

@@ -50,6 +50,7 @@ def test_case_03_the_relay_outlives_restarts_under_load(server, outbox, kafka, t
         wait_dispatched(outbox, 500)
     all_arrived_once(outbox, kafka, topics)
     assert running.stop() == 0
+    assert all(line.startswith("20") for line in running.lines), "what libpq has to say is printed past the log"
 
 
 def test_case_03_a_smart_shutdown_is_waited_for_at_work(server, outbox, kafka, topics, relay):
