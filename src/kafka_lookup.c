@@ -4,8 +4,9 @@
 #include <librdkafka/rdkafka.h>
 #include <stdlib.h>
 
-/* One topic's partitions; leaves counts[i] and codes[i] as the contract says. Runs on the worker. */
-static void look_up_one(struct kafka_lookup *l, size_t i) {
+/* One topic's partitions; leaves counts[i] and codes[i] as the contract says. False: no broker answered. Runs on the
+ * worker. */
+static bool look_up_one(struct kafka_lookup *l, size_t i) {
     rd_kafka_t *rk = kafka_client(l->kafka);
     const struct rd_kafka_metadata *metadata = NULL;
     rd_kafka_topic_t *rkt = rd_kafka_topic_new(rk, l->names[i], NULL);
@@ -22,18 +23,21 @@ static void look_up_one(struct kafka_lookup *l, size_t i) {
         if (l->counts[i] == 0 && (l->codes[i] == 0 || l->codes[i] == RD_KAFKA_RESP_ERR_LEADER_NOT_AVAILABLE))
             l->counts[i] = -1;
     }
-    if (metadata != NULL)
+    bool is_answered = metadata != NULL;
+    if (is_answered)
         rd_kafka_metadata_destroy(metadata);
     if (rkt != NULL)
         rd_kafka_topic_destroy(rkt);
+    return is_answered;
 }
 
 static void look_up(struct worker_job *job) {
     struct kafka_lookup *l = (struct kafka_lookup *)job;
+    bool is_answered = true;
     for (size_t i = 0; i < l->count; i++)
-        if (i == 0 || l->reached) {
-            look_up_one(l, i);
-        } else { /* nobody answered the first: do not wait for each */
+        if (is_answered) {
+            is_answered = look_up_one(l, i);
+        } else { /* nobody answered the last: do not wait for each */
             l->counts[i] = -1;
             l->codes[i] = l->unreached_code;
         }
