@@ -33,6 +33,7 @@ static void read_row(struct row *row, const struct pg_result *r, int i, bool is_
     if (is_retry) {
         row->attempts = (int32_t)pg_int(r, i, PAGE_ATTEMPTS);
         row->released_from = pg_int(r, i, PAGE_WAITS_FOR);
+        row->released_scope = pg_int(r, i, PAGE_SCOPE) != 0 ? SCOPE_TOPIC : SCOPE_KEY;
     }
 }
 

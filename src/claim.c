@@ -23,7 +23,8 @@ void claim_init(struct claim *c, const struct claim_options *options, struct led
                         .publisher = publisher,
                         .pg = pg,
                         .row_bytes = 512,
-                        .poll_wait_us = options->poll_busy_ms * 1000};
+                        .poll_wait_us = options->poll_busy_ms * 1000,
+                        .parked_first = true};
     ledger->ask_next_due = true;
 }
 
@@ -41,6 +42,7 @@ int64_t claim_reset(struct claim *c) {
     c->staged = NULL;
     c->late = NULL;
     c->bounded = c->saw_recovery = false;
+    c->parked_first = true;
     c->state = CLAIM_IDLE;
     c->poll_after_us = 0;
     c->ledger->ask_next_due = true;
@@ -209,6 +211,7 @@ static void on_empty(struct claim *c, int64_t deferred_bytes) {
         return;
     }
     if (c->is_retry) {
+        c->parked_first = false;
         if (c->ledger->retry_at_us <= loop_now_us())
             c->ledger->retry_at_us = loop_now_us() + NOTHING_DUE_US;
         drop_vanished(c);
@@ -243,10 +246,12 @@ static void on_page(void *context, struct pg_result *r) {
         give_back(c);
         batch_free(batch);
         c->state = CLAIM_WAIT;
+        c->seen_lookups = c->publisher->lookups;
         return;
     }
     batch->id = ledger->newest_id + 1;
     if (c->is_retry) { /* the cursor stays where it is */
+        c->parked_first = c->parked_first && (is_full || deferred > 0);
         batch->after_id = batch->upto_id = ledger->cursor.to != NULL ? ledger->cursor.after_id : 0;
         batch->last_page = ledger->cursor.to == NULL;
     } else {
@@ -298,8 +303,9 @@ static void list_released(struct claim *c, struct pgarray *released, struct pgar
     pgarray_begin(released, PGARRAY_INT8, 16, 8);
     pgarray_begin(wanted, PGARRAY_INT8, 16, 8);
     bool cleared = c->seen_cleared != c->publisher->topics_cleared;
+    holds_query(&c->publisher->holds);
     for (struct hold *h = c->publisher->holds.newest; h != NULL; h = h->older) {
-        if (!h->blocked && h->parked > 0)
+        if (h->listed == c->publisher->holds.queries)
             pgarray_add_int8(released, h->waits_for);
         if (cleared && h->blocked && h->scope == SCOPE_TOPIC && h->topic->state == TOPIC_READY)
             pgarray_add_int8(wanted, h->waits_for);
@@ -334,7 +340,7 @@ static void send_parked(struct claim *c) {
 static bool parked_are_due(const struct claim *c, int64_t now_us) {
     if (c->ledger->retry_open > 0 || c->publisher->holds.repoints > 0)
         return false;
-    return c->ledger->retry_at_us <= now_us || c->publisher->holds.releasing_parked > 0 ||
+    return c->parked_first || c->ledger->retry_at_us <= now_us || c->publisher->holds.releasing_parked > 0 ||
            c->seen_cleared != c->publisher->topics_cleared;
 }
 
@@ -400,16 +406,17 @@ static bool has_room(const struct claim *c) {
 }
 
 /* New pages wait while a few released rows are left: they are older, and there would be no end if newer ones kept
- * joining them. */
+ * joining them. At first they also wait for all parked rows that are due: of one key many can be unknown, and only the
+ * oldest holds the others. */
 static bool releases_first(const struct claim *c) {
     const struct holds *h = &c->publisher->holds;
-    return h->releasing > 0 && h->releasing_parked + h->releasing_pending < RELEASE_FIRST;
+    return c->parked_first || (h->releasing > 0 && h->releasing_parked + h->releasing_pending < RELEASE_FIRST);
 }
 
 void claim_step(struct claim *c, int64_t now_us) {
     if (pg_state(c->pg) != PG_READY || c->saw_recovery)
         return;
-    if (c->state == CLAIM_WAIT && c->publisher->wanted == 0 && c->publisher->lookup == NULL)
+    if (c->state == CLAIM_WAIT && c->publisher->lookups != c->seen_lookups)
         c->state = CLAIM_IDLE;
     if (c->state != CLAIM_IDLE || c->staged != NULL)
         return;

@@ -29,6 +29,10 @@ static struct hold *find_key(const struct holds *h, const struct topic *topic, c
     return NULL;
 }
 
+static struct hold *hold_of(const struct holds *h, const struct row *row, enum row_scope scope) {
+    return scope == SCOPE_TOPIC ? row->topic->hold : find_key(h, row->topic, row->key, row->key_size);
+}
+
 static void set_blocked(struct holds *h, struct hold *hold, bool blocked) {
     if (hold->blocked == blocked)
         return;
@@ -69,6 +73,7 @@ static struct hold *make(struct holds *h, struct topic *topic, enum row_scope sc
         *bucket = hold;
         topic->key_holds++;
     }
+    hold->listed = UINT64_MAX;
     hold->older = h->newest;
     if (h->newest != NULL)
         h->newest->newer = hold;
@@ -118,18 +123,25 @@ static void end_if_over(struct holds *h, struct hold *hold) {
         end(h, hold);
 }
 
-static bool keeps(const struct hold *hold, const struct row *row) {
+void holds_query(struct holds *h) {
+    h->queries++;
+    for (struct hold *hold = h->newest; hold != NULL; hold = hold->older)
+        if (!hold->blocked && hold->parked > 0)
+            hold->listed = h->queries;
+}
+
+static bool keeps(const struct holds *h, const struct hold *hold, const struct row *row) {
     if (hold->blocked)
         return row->id > hold->waits_for;
-    return row->released_from != hold->waits_for;
+    return !row->batch->is_retry || hold->listed != h->queries;
 }
 
 struct hold *holds_check(const struct holds *h, const struct row *row) {
     struct hold *whole = row->topic->hold;
-    if (whole != NULL && keeps(whole, row))
+    if (whole != NULL && keeps(h, whole, row))
         return whole;
     struct hold *one = find_key(h, row->topic, row->key, row->key_size);
-    return one != NULL && keeps(one, row) ? one : NULL;
+    return one != NULL && keeps(h, one, row) ? one : NULL;
 }
 
 static void keep(struct holds *h, struct hold *hold, struct row *row) {
@@ -145,11 +157,21 @@ void holds_keep(struct holds *h, struct hold *hold, struct row *row) {
     keep(h, hold, row);
 }
 
+/* For whom the hold's rows wait in the database: until the settlement of a row that repoints, as before. */
+static int64_t recorded_blocker(const struct hold *hold) {
+    bool repoints = hold->row != NULL && hold->row->trouble->repoints_from != 0;
+    return repoints ? hold->row->trouble->repoints_from : hold->waits_for;
+}
+
+int64_t holds_blocker(const struct row *row) {
+    return recorded_blocker(row->hold);
+}
+
 void holds_block(struct holds *h, struct row *row) {
     enum row_scope scope = row->trouble->scope;
     if (scope == SCOPE_KEY && row->key == NULL)
         return; /* a NULL key promises no order */
-    struct hold *hold = scope == SCOPE_TOPIC ? row->topic->hold : find_key(h, row->topic, row->key, row->key_size);
+    struct hold *hold = hold_of(h, row, scope);
     if (hold == NULL) {
         hold = make(h, row->topic, scope, row->key, row->key_size);
         set_blocked(h, hold, true);
@@ -165,12 +187,12 @@ void holds_block(struct holds *h, struct row *row) {
     /* An earlier row takes the hold over; the one that had it, if it is in trouble, waits like the others. */
     row->trouble->repoints_from = hold->waits_for;
     h->repoints++;
-    if (hold->blocked && hold->row != NULL) {
-        /* Not settled yet: nobody in the database waits for it, only for whom it would have repointed from. */
+    if (hold->blocked && hold->row != NULL) { /* not settled yet */
         struct row_trouble *before = hold->row->trouble;
-        row->trouble->repoints_from = before->repoints_from;
+        row->trouble->repoints_from = recorded_blocker(hold);
+        if (before->repoints_from != 0)
+            h->repoints--;
         before->repoints_from = 0;
-        h->repoints--;
         keep(h, hold, hold->row);
     }
     set_blocked(h, hold, true);
@@ -196,9 +218,7 @@ void holds_resolve(struct holds *h, const struct row *row) {
 void holds_take(struct holds *h, const struct row *row) {
     if (row->released_from == 0)
         return;
-    struct hold *hold = row->topic->hold;
-    if (hold == NULL || hold->waits_for != row->released_from)
-        hold = find_key(h, row->topic, row->key, row->key_size);
+    struct hold *hold = hold_of(h, row, row->released_scope);
     if (hold == NULL || hold->waits_for != row->released_from || hold->parked == 0)
         return;
     hold->parked--;
@@ -207,19 +227,15 @@ void holds_take(struct holds *h, const struct row *row) {
     end_if_over(h, hold);
 }
 
-static struct hold *hold_of_failed(const struct holds *h, const struct row *row) {
-    return row->trouble->scope == SCOPE_TOPIC ? row->topic->hold : find_key(h, row->topic, row->key, row->key_size);
-}
-
 void holds_seal(struct holds *h, const struct row *row) {
-    struct hold *hold = row->outcome == ROW_FAILED ? hold_of_failed(h, row) : NULL;
+    struct hold *hold = row->outcome == ROW_FAILED ? hold_of(h, row, row->trouble->scope) : NULL;
     if (hold != NULL && hold->row == row)
         hold->row = NULL;
 }
 
 /* What the settlement of a failed row turned from failed to held waits from now on. */
 static void settle_failed(struct holds *h, struct row *row, size_t repointed) {
-    struct hold *hold = hold_of_failed(h, row);
+    struct hold *hold = hold_of(h, row, row->trouble->scope);
     if (row->trouble->repoints_from != 0)
         h->repoints--;
     if (hold != NULL)
@@ -246,6 +262,8 @@ void holds_load(struct holds *h, struct topic *topic, enum row_scope scope, cons
     if (hold == NULL) {
         hold = make(h, topic, scope, key, key_size);
         hold->waits_for = waits_for;
+        if (!blocked) /* whoever claimed the batch of parked rows that is open, if there is one, listed it */
+            hold->listed = h->queries;
         set_blocked(h, hold, blocked);
     }
     add_parked(h, hold, parked);

@@ -16,14 +16,12 @@ static uint32_t random_bits(struct publisher *p) {
 }
 
 void outcome_put_back(struct lane *lane, struct row_queue *rows) {
-    if (rows->first == NULL)
-        return;
-    rows->last->next = lane->urgent.first;
-    if (lane->urgent.last == NULL)
-        lane->urgent.last = rows->last;
-    lane->urgent.first = rows->first;
-    lane->urgent.count += rows->count;
-    *rows = (struct row_queue){0};
+    struct row_queue retried = {0}, others = {0};
+    struct row *row;
+    while ((row = queue_pop(rows)) != NULL)
+        queue_push(row->batch->is_retry ? &retried : &others, row);
+    queue_prepend(&lane->retried, &retried);
+    queue_prepend(&lane->urgent, &others);
 }
 
 /* Once a message: afterwards outcome tables tell, not the log. */
@@ -50,10 +48,10 @@ void outcome_reject(struct publisher *p, struct row *row, const char *code, cons
 
 void outcome_fail(struct publisher *p, struct row *row, enum row_scope scope, const char *code, const char *format,
                   ...) {
-    struct hold *whole = row->topic->hold;
-    if (scope == SCOPE_TOPIC && whole != NULL && whole->blocked && row->id > whole->waits_for) {
-        /* The topic's trouble is known already by an earlier row: this one only waits for it. */
-        holds_keep(&p->holds, whole, row);
+    struct hold *hold = holds_check(&p->holds, row);
+    if (hold != NULL) {
+        /* An earlier row of its key or topic is in trouble or on its way again: this one only waits for it. */
+        holds_keep(&p->holds, hold, row);
         row->topic->in_lanes--;
         p->held++;
         return;

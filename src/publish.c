@@ -140,8 +140,8 @@ static int64_t weight(const struct row *row) {
 static void take_group(struct publisher *p, struct lane *lane, struct row_queue *group) {
     int64_t bytes = 0, most = kafka_group_max_bytes(p->kafka);
     while (group->count < lane->limit) {
-        struct row_queue *from = lane->urgent.first != NULL ? &lane->urgent : &lane->waiting;
-        if (from->first == NULL)
+        struct row_queue *from = topic_lane_next(lane);
+        if (from == NULL)
             return;
         bytes += weight(from->first);
         if (bytes > most && group->count > 0)
@@ -190,7 +190,7 @@ static bool send_some(struct publisher *p) {
     for (size_t i = 0; i < count; i++) {
         room = send_group(p, lanes[i], &groups[i]) && room;
         /* All of the group may have been closed at once: the lane must not be forgotten. */
-        if (lanes[i]->group_open == 0 && (lanes[i]->urgent.first != NULL || lanes[i]->waiting.first != NULL))
+        if (lanes[i]->group_open == 0 && topic_lane_next(lanes[i]) != NULL)
             publish_list(p, lanes[i]);
     }
     kafka_release(p->kafka);
@@ -234,6 +234,6 @@ void publish_report(void *publisher, const struct kafka_report *report) {
     if (--lane->group_open > 0)
         return;
     outcome_of_group(p, lane);
-    if (lane->urgent.first != NULL || lane->waiting.first != NULL)
+    if (topic_lane_next(lane) != NULL)
         publish_list(p, lane);
 }

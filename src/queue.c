@@ -13,12 +13,15 @@ void queue_push(struct row_queue *q, struct row *row) {
     q->count++;
 }
 
-void queue_push_front(struct row_queue *q, struct row *row) {
-    row->next = q->first;
-    q->first = row;
+void queue_prepend(struct row_queue *q, struct row_queue *rows) {
+    if (rows->first == NULL)
+        return;
+    rows->last->next = q->first;
     if (q->last == NULL)
-        q->last = row;
-    q->count++;
+        q->last = rows->last;
+    q->first = rows->first;
+    q->count += rows->count;
+    *rows = (struct row_queue){0};
 }
 
 struct row *queue_pop(struct row_queue *q) {

@@ -40,10 +40,11 @@ static void fail_absent(struct publisher *p, struct row *row) {
                  row->topic->name, kafka_code_text(code));
 }
 
-/* An explicit partition that the topic does not have. The count may be stale: only a second look decides. */
+/* An explicit partition that the topic does not have. The count may be stale: only a second look decides; a row that
+ * waited for such a one had it, too. */
 static void refuse_partition(struct publisher *p, struct row *row) {
     struct topic *topic = row->topic;
-    if (row->attempts > 0) {
+    if (row->attempts > 0 || row->released_from != 0) {
         outcome_reject(p, row, "UNKNOWN_PARTITION", "topic %s has %d partitions: there is no partition %d", topic->name,
                        topic->partitions, row->partition);
         return;
@@ -67,7 +68,7 @@ static void enter_lane(struct publisher *p, struct row *row) {
         row->partition = (int32_t)(topic->next_keyless++ / KEYLESS_RUN % (uint32_t)topic->partitions);
     }
     struct lane *lane = &topic->lanes[row->partition];
-    queue_push(row->batch->is_retry ? &lane->urgent : &lane->waiting, row);
+    queue_push(row->batch->is_retry ? &lane->retried : &lane->waiting, row);
     publish_list(p, lane);
 }
 
@@ -126,6 +127,8 @@ static void answer(struct publisher *p, struct topic *topic, int32_t count, int 
         topic->code = code;
         if (topic->state == TOPIC_READY && !lanes_are_empty(topic))
             return; /* its rows will come back with an error of their own */
+        if (topic->state == TOPIC_READY && topic->partitions_seen != topic->partitions)
+            p->changing--;
         topic->state = TOPIC_ABSENT;
         kafka_topic_close(topic->handle); /* a topic created again later is another topic */
         topic->handle = NULL;
@@ -151,6 +154,7 @@ static void looked_up(struct kafka_lookup *lookup) {
     struct publisher *p = lookup->context;
     if (p != NULL) {
         p->lookup = NULL;
+        p->lookups++;
         p->lookup_after_us = 0;
         for (size_t i = 0; i < lookup->count; i++)
             if (lookup->counts[i] < 0)

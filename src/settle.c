@@ -106,6 +106,10 @@ static void add_text(struct pgarray *array, const char *text) {
     pgarray_add_bytes(array, text, strlen(text));
 }
 
+static const char *scope_name(enum row_scope scope) {
+    return scope == SCOPE_TOPIC ? "topic" : "key";
+}
+
 static const char *state_name(enum row_outcome outcome) {
     switch (outcome) {
     case ROW_FAILED:
@@ -157,7 +161,7 @@ static void add_parked(struct pgarray *a, const struct row *row) {
     pgarray_add_bytes(&a[P_MESSAGE_ID], row->message_id, 16);
     pgarray_add_bytes(&a[P_TOPIC], row->topic->name, row->topic->name_size);
     add_text(&a[P_STATE], state_name(row->outcome));
-    add_text(&a[P_SCOPE], scope == SCOPE_TOPIC ? "topic" : "key");
+    add_text(&a[P_SCOPE], scope_name(scope));
     pgarray_add_int4(&a[P_ATTEMPTS], row->attempts);
     if (row->outcome == ROW_FAILED || row->outcome == ROW_UNKNOWN)
         pgarray_add_int8(&a[P_DELAY], row->outcome == ROW_FAILED ? row->trouble->delay_ms : 0);
@@ -168,7 +172,7 @@ static void add_parked(struct pgarray *a, const struct row *row) {
     else
         pgarray_add_null(&a[P_DUE]);
     if (row->outcome == ROW_HELD)
-        pgarray_add_int8(&a[P_WAITS], row->hold->waits_for);
+        pgarray_add_int8(&a[P_WAITS], holds_blocker(row));
     else
         pgarray_add_null(&a[P_WAITS]);
     if (row->trouble != NULL) {
@@ -215,6 +219,9 @@ static void send_repoints(struct settle *s, const struct batch *batch) {
         struct pg_call call = {0};
         pg_add_int(&call, row->trouble->repoints_from);
         pg_add_int(&call, row->id);
+        pg_add_text(&call, scope_name(row->trouble->scope));
+        pg_add_text(&call, s->ledger->lease->relay);
+        pg_add_int(&call, batch->id);
         statements_send(s->ledger->statements, s->pg, STATEMENT_SETTLE_REPOINT, &call, on_repointed, row);
     }
 }

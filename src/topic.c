@@ -65,6 +65,14 @@ struct topic *topics_next(const struct topics *t, const struct topic *after) {
     return NULL;
 }
 
+struct row_queue *topic_lane_next(struct lane *lane) {
+    struct row_queue *const order[] = {&lane->retried, &lane->urgent, &lane->waiting};
+    for (size_t i = 0; i < sizeof order / sizeof *order; i++)
+        if (order[i]->first != NULL)
+            return order[i];
+    return NULL;
+}
+
 void topic_set_partitions(struct topic *topic, int32_t partitions, size_t lane_limit) {
     assert(topic->in_lanes == topic->backlog.count && partitions > 0);
     free(topic->lanes);

@@ -40,10 +40,11 @@ struct row {
     int64_t oversize;      /* > 0: the payload was not read because it has so many bytes */
     int64_t available_us;  /* DELAYED: PostgreSQL time (microseconds since 2000-01-01 UTC), else 0 */
     int64_t released_from; /* a parked row that comes back: the id it waited for, else 0 */
-    int32_t attempts;      /* made before this one */
-    int32_t code;          /* the last delivery report's error code */
-    bool is_unsure;        /* that report could not say whether the broker has it */
-    bool is_explicit;      /* the application chose the partition */
+    enum row_scope released_scope;
+    int32_t attempts; /* made before this one */
+    int32_t code;     /* the last delivery report's error code */
+    bool is_unsure;   /* that report could not say whether the broker has it */
+    bool is_explicit; /* the application chose the partition */
     enum row_outcome outcome;
     struct hold *hold; /* HELD: what it waits for */
     struct row_trouble *trouble;
@@ -80,6 +81,7 @@ enum page_column {
     PAGE_OVERSIZE,  /* only when the payload was left out */
     PAGE_ATTEMPTS,  /* parked rows only, from here on */
     PAGE_WAITS_FOR,
+    PAGE_SCOPE, /* whether it waited for its topic */
     PAGE_COLUMNS
 };
 

@@ -32,6 +32,7 @@ struct claim {
     enum claim_state state;
     bool is_retry;        /* the page is one of parked rows */
     bool is_stopping;     /* no page becomes a batch any more */
+    bool parked_first;    /* the parked rows that were due at the start are not all claimed yet */
     struct batch *staged; /* its claim commits; NULL = none */
     bool bounded;
     int64_t low, high;
@@ -40,6 +41,7 @@ struct claim {
     int64_t row_bytes; /* recent average */
     int64_t poll_after_us, poll_wait_us;
     int seen_cleared;          /* of publisher.topics_cleared */
+    uint64_t seen_lookups;     /* WAIT: of publisher.lookups when it began */
     uint64_t seen_settlements; /* ledger.settlements_sent when the parked rows were asked for */
     bool saw_recovery;         /* the server said it is in recovery: the cursor must not move there */
     int64_t newest_seen_us;    /* when the last poll was answered */

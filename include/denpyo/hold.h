@@ -16,6 +16,8 @@
  *  3. parked counts held rows in the database that no open batch has taken; pending those in batches that are not
  * settled.
  *  4. A hold ends when it is releasing and both counts are 0.
+ *  5. A query of parked rows brings the lowest ids of all holds that it lists: its rows pass each of these, also those
+ * that waited elsewhere.
  */
 struct hold {
     struct topic *topic;
@@ -24,6 +26,7 @@ struct hold {
     int32_t key_size;
     int64_t waits_for;
     bool blocked;
+    uint64_t listed; /* the last query that asked for its waiters */
     size_t parked, pending;
     struct row *row;   /* the row waits_for until its settlement is sent, else NULL */
     struct hold *next; /* in its bucket */
@@ -38,12 +41,16 @@ struct holds {
     size_t releasing;         /* holds that are not blocked */
     size_t releasing_parked;  /* rows that still wait in them, parked */
     size_t releasing_pending; /* and in batches that are not settled */
+    uint64_t queries;         /* of parked rows, so far */
     size_t repoints;          /* failed rows that repoint and are not settled */
 };
 
 void holds_init(struct holds *h);
 void holds_clear(struct holds *h); /* forgets all holds, for a reload */
 void holds_free(struct holds *h);
+
+/* Parked rows are about to be asked for: lists every releasing hold that has some (listed == queries). */
+void holds_query(struct holds *h);
 
 /* The hold that keeps an OPEN row from being sent, or NULL. */
 struct hold *holds_check(const struct holds *h, const struct row *row);
@@ -60,6 +67,9 @@ void holds_resolve(struct holds *h, const struct row *row);
 /* A parked row was claimed again: it no longer counts as parked. The last one ends its hold: claimed rows go before
  * newer ones. */
 void holds_take(struct holds *h, const struct row *row);
+
+/* The id that a HELD row waits for as its settlement is to record it. */
+int64_t holds_blocker(const struct row *row);
 
 /* The row's settlement is being sent: its outcome can no longer change in memory. */
 void holds_seal(struct holds *h, const struct row *row);

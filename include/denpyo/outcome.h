@@ -14,11 +14,12 @@ void outcome_refused(struct publisher *p, struct row *row, int code);
 void outcome_reject(struct publisher *p, struct row *row, const char *code, const char *format, ...)
     __attribute__((format(printf, 4, 5)));
 
-/* Closes an OPEN row as failed: tried again by itself after a backoff; until then it holds its followers. */
+/* Closes an OPEN row as failed: tried again by itself after a backoff; until then it holds its followers. A row that is
+ * a follower itself is held instead. */
 void outcome_fail(struct publisher *p, struct row *row, enum row_scope scope, const char *code, const char *format, ...)
     __attribute__((format(printf, 5, 6)));
 
-/* Rows go back to the head of their lane, in their order. Empties the queue. */
+/* Rows go back to the head of their queues in the lane, in their order. Empties the queue. */
 void outcome_put_back(struct lane *lane, struct row_queue *rows);
 
 #endif

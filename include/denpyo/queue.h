@@ -12,7 +12,7 @@ struct row_queue {
     size_t count;
 };
 void queue_push(struct row_queue *q, struct row *row);
-void queue_push_front(struct row_queue *q, struct row *row);
-struct row *queue_pop(struct row_queue *q); /* NULL when empty */
+void queue_prepend(struct row_queue *q, struct row_queue *rows); /* all of rows before all of q; empties rows */
+struct row *queue_pop(struct row_queue *q);                      /* NULL when empty */
 
 #endif

@@ -15,13 +15,14 @@ struct row;
 /*
  * One partition's lane. Invariants:
  *  1. At most one group of rows is in flight; group_open of its group_size reports are missing.
- *  2. Rows leave `urgent` (retried, so older) before `waiting`, each in the order they came.
+ *  2. Rows leave `retried` (parked rows that came back, so older than what they held) before `urgent` (put back after
+ * a refusal) before `waiting`, each in the order they came.
  *  3. limit >= 1 is how many rows the next group may have: halved after a refusal, doubled after a success.
  */
 struct lane {
     struct topic *topic;
     int32_t partition;
-    struct row_queue urgent, waiting, refused;
+    struct row_queue retried, urgent, waiting, refused;
     size_t group_size, group_open;
     size_t limit;
     bool listed;       /* in the publisher's list of lanes with something to do */
@@ -64,6 +65,9 @@ void topics_free(struct topics *t);
 struct topic *topics_get(struct topics *t, const char *name, size_t size);
 /* Walks all: start with NULL; NULL ends. */
 struct topic *topics_next(const struct topics *t, const struct topic *after);
+
+/* The queue whose first row leaves the lane next, or NULL when nothing waits. */
+struct row_queue *topic_lane_next(struct lane *lane);
 
 /* Sets the number of partitions and makes fresh lanes; only while nothing is in the lanes. */
 void topic_set_partitions(struct topic *topic, int32_t partitions, size_t lane_limit);

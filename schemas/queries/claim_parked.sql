@@ -18,10 +18,10 @@ select m.id, m.message_id, m.topic, m.key, m.key_bytes, m.partition,
        m.headers::text,
        case when m.available_at > clock_timestamp() then m.available_at end,
        nullif(greatest(octet_length(m.payload), octet_length(m.payload_bytes), $5::int), $5::int)::bigint,
-       m.attempts, m.waits_for_id
+       m.attempts, m.waits_for_id, m.scope = 'topic'
 from (select due.id from due order by due.id limit $4::int) page
 -- "offset 0" keeps this two look-ups for each id: a join in the order of m.id would walk the table
-cross join lateral (select m.*, p.attempts, p.waits_for_id
+cross join lateral (select m.*, p.attempts, p.waits_for_id, p.scope
                     from :"schema".parked p join :"schema".message m on m.id = p.id
                     where p.id = page.id offset 0) m
 order by page.id

@@ -6,9 +6,11 @@ import time
 from pathlib import Path
 
 from lib.wait import wait_until
-from load import dispatched, insert, wait_dispatched, wait_settled
+from load import Load, dispatched, insert, wait_dispatched, wait_settled
 from verify import verify
 
+CLAIMED = ("select coalesce(sum(row_count), 0) from outbox.batch"
+           " where id > (select coalesce(max(id), 0) from outbox.settlement)")
 PARKED = "select state, count(*)::int from outbox.parked group by 1"
 
 
@@ -74,7 +76,7 @@ def test_holds_survive_a_connection_lost_while_they_are_loaded(schema_ready, kaf
         second.wait_log("leading")
         blocked = ("select pid from pg_stat_activity where datname = current_database() and application_name = 'denpyo claim'"
                    " and wait_event_type = 'Lock'")
-        (pid,) = wait_until(lambda: other.execute(blocked).fetchone(), 30, "the relay at the lock")
+        (pid,) = wait_until(lambda: next(iter(schema_ready.rows(blocked)), None), 30, "the relay at the lock")
         other.execute("select pg_terminate_backend(%s)", (pid,))
         second.wait_log("database trouble")
         other.execute("rollback")
@@ -98,3 +100,23 @@ def test_rows_that_are_never_due_wait_and_stop_nobody(schema_ready, kafka, relay
     insert(schema_ready, topic, 3)
     wait_until(lambda: dispatched(schema_ready) == 3, 30, "the others' receipts")
     assert "trouble" not in running.log_text()
+
+
+def test_order_per_key_holds_when_what_was_given_up_is_sent_after_a_restart(schema_ready, own_kafka, relay):
+    """More rows are unknown than one batch takes, and newer rows of their keys keep coming."""
+    broker = own_kafka()
+    topic = broker.create_topic(partitions=2)
+    flags = ["--batch-rows", 50, "--inflight-messages", 2000, "--shutdown-flush-ms", 300]
+    first = relay(schema_ready, *flags, brokers=broker.bootstrap)
+    with Load(schema_ready, [topic]):
+        wait_dispatched(schema_ready, 100)
+        broker.freeze()
+        wait_until(lambda: schema_ready.value(CLAIMED) >= 1500, 60, "1500 open rows")
+        assert first.stop() == 0
+        assert dict(schema_ready.rows(PARKED))["requesting"] >= 1000
+        broker.thaw()
+        relay(schema_ready, *flags, brokers=broker.bootstrap)
+        wait_until(lambda: "requesting" not in dict(schema_ready.rows(PARKED)), 60, "the end of the unknown")
+    wait_settled(schema_ready)
+    verdict = verify(schema_ready, broker, [topic])
+    assert verdict.at_least_once(), verdict
