@@ -15,6 +15,11 @@ GAVE_UP = "no acknowledgment before the deadline"
 
 
 @pytest.fixture
+def topics(kafka):
+    return [kafka.create_topic(partitions=4), kafka.create_topic()]
+
+
+@pytest.fixture
 def frozen_kafka(own_kafka):
     """A broker of this test's own, which is thawed before it is stopped."""
     broker = own_kafka()
@@ -32,8 +37,8 @@ def relay_until_random_moment(relay, database, rng, *flags):
 
 
 @pytest.mark.parametrize("flags", [(), ("--batch-rows", 20, "--inflight-messages", 200)], ids=["large", "small"])
-def test_case_10_stopping_at_random_moments_loses_and_doubles_nothing(schema_ready, kafka, relay, flags):
-    topics, rng = [kafka.create_topic(partitions=4), kafka.create_topic()], random.Random(10)
+def test_case_10_stopping_at_random_moments_loses_and_doubles_nothing(schema_ready, kafka, topics, relay, flags):
+    rng = random.Random(10)
     with Load(schema_ready, topics):
         for _ in range(ROUNDS):
             running = relay_until_random_moment(relay, schema_ready, rng, *flags)
@@ -49,9 +54,9 @@ def test_case_10_stopping_at_random_moments_loses_and_doubles_nothing(schema_rea
 
 
 @pytest.mark.parametrize("flags", [(), ("--batch-rows", 20, "--inflight-messages", 200)], ids=["large", "small"])
-def test_case_13_killing_at_random_moments_loses_and_reorders_nothing(schema_ready, kafka, relay, flags):
+def test_case_13_killing_at_random_moments_loses_and_reorders_nothing(schema_ready, kafka, topics, relay, flags):
     """The lease of the one that died has to run out each time: a short one."""
-    topics, rng = [kafka.create_topic(partitions=4), kafka.create_topic()], random.Random(13)
+    rng = random.Random(13)
     flags = (*flags, "--lease-ms", 1000)
     with Load(schema_ready, topics):
         for _ in range(ROUNDS):
@@ -102,6 +107,31 @@ def test_stopping_while_the_broker_is_frozen_records_what_was_acknowledged(schem
     print(f"{receipted} receipts, {len(unknown)} unknown at the stop", verdict, sep="\n")
     assert verdict.at_least_once(), verdict
     assert set(verdict.doubled) <= unknown, "what was acknowledged was sent again"
+
+
+def test_stopping_without_a_database_ends_and_loses_nothing(own_postgres, new_database, initialise, frozen_kafka, relay):
+    """What is on its way then can be recorded by nobody: the next start finds its batches open."""
+    server, topics = own_postgres(), [frozen_kafka.create_topic(partitions=4)]
+    outbox = initialise(new_database(server))
+    flags = ["--shutdown-flush-ms", 500, "--lease-ms", 1000]
+    running = relay(outbox, *flags, brokers=frozen_kafka.bootstrap)
+    with Load(outbox, topics, patient=True):
+        wait_dispatched(outbox, 1000)
+        frozen_kafka.freeze()
+        wait_until(lambda: outbox.value(REQUESTING) >= 100, 30, "claims")
+        server.stop("immediate")
+        running.wait_log("database trouble, trying again")
+        running.signal(signal.SIGTERM)
+        running.wait()
+        server.start()
+        assert outbox.value("select count(*) from outbox.open_batch") > 0
+        frozen_kafka.thaw()
+        relay(outbox, *flags, brokers=frozen_kafka.bootstrap)
+        wait_dispatched(outbox, 500)
+    wait_settled(outbox)
+    verdict = verify(outbox, frozen_kafka, topics)
+    print(verdict)
+    assert verdict.at_least_once(), verdict
 
 
 @pytest.mark.measures

@@ -28,7 +28,7 @@ def java_partition(key, partitions):
     return ((h ^ h >> 15) & 0x7FFFFFFF) % partitions
 
 
-@dataclass
+@dataclass(repr=False)
 class Verdict:
     """What was found; empty collections are good news."""
 
@@ -54,7 +54,7 @@ class Verdict:
         """As much as must hold at any moment, also while rows are on their way."""
         return not (self.invented or self.altered or self.misplaced or self.disordered or self.false_receipts)
 
-    def __str__(self):
+    def __repr__(self):
         lines = [f"{self.committed} rows committed, {self.records} records; {self.late} ids came after a higher one"]
         for name in ("missing", "invented", "doubled", "altered", "misplaced", "disordered", "unreceipted", "false_receipts"):
             found = getattr(self, name)
