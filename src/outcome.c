@@ -18,8 +18,10 @@ static uint32_t random_bits(struct publisher *p) {
 void outcome_put_back(struct lane *lane, struct row_queue *rows) {
     struct row_queue retried = {0}, others = {0};
     struct row *row;
-    while ((row = queue_pop(rows)) != NULL)
+    while ((row = queue_pop(rows)) != NULL) {
+        row->is_sent = row->is_acknowledged = false;
         queue_push(row->batch->is_retry ? &retried : &others, row);
+    }
     queue_prepend(&lane->retried, &retried);
     queue_prepend(&lane->urgent, &others);
 }
@@ -79,6 +81,9 @@ static void reject_as_message(struct publisher *p, struct row *row, int code) {
                        "(kafka.message.max.bytes), the topic may allow less (its max.message.bytes)",
                        kafka_code_text(code), row->value_size, row->key_size, row->headers_size,
                        (long long)kafka_message_max_bytes(p->kafka));
+    else if (row->key == NULL)
+        outcome_reject(p, row, kafka_code_name(code),
+                       "%s: it has no key, which a topic with cleanup.policy=compact refuses", kafka_code_text(code));
     else
         outcome_reject(p, row, kafka_code_name(code), "%s", kafka_code_text(code));
 }
