@@ -48,7 +48,9 @@ struct kafka *publish_detach(struct publisher *p) {
     topics_init(&p->topics);
     p->listed_first = p->listed_last = NULL;
     p->wanted = p->changing = 0;
-    p->in_flight = 0;
+    p->stuck = NULL;
+    p->in_flight = p->acknowledged = 0;
+    p->is_open = p->has_failed = false;
     return kafka;
 }
 
@@ -119,6 +121,7 @@ static enum kafka_produced send_row(struct publisher *p, struct lane *lane, stru
     int code;
     enum kafka_produced produced = kafka_produce(p->kafka, &m, &code);
     if (produced == KAFKA_QUEUED) {
+        row->is_sent = true;
         lane->group_size++;
         lane->group_open++;
         p->in_flight++;
@@ -198,6 +201,11 @@ static bool send_some(struct publisher *p) {
 }
 
 void publish_batch(struct publisher *p, struct batch *batch) {
+    if (!p->is_transactional)
+        publish_route(p, batch);
+}
+
+void publish_route(struct publisher *p, struct batch *batch) {
     for (size_t i = 0; i < batch->count; i++) {
         if (batch->rows[i].outcome != ROW_OPEN)
             continue; /* found in the topic after a restart */
@@ -210,9 +218,47 @@ void publish_step(struct publisher *p) {
     if (p->kafka == NULL)
         return;
     route_look_up(p);
+    if (p->is_transactional && (!p->is_open || p->has_failed))
+        return;
     while (p->listed_first != NULL)
         if (!send_some(p))
             break; /* librdkafka's queue is full: go on after the next report */
+}
+
+static void confirm(struct publisher *p, struct row *row) {
+    publish_close(row, ROW_DISPATCHED);
+    holds_resolve(&p->holds, row);
+    p->dispatched++;
+}
+
+void publish_confirm(struct publisher *p, struct batch *first) {
+    for (struct batch *b = first; b != NULL && p->acknowledged > 0; b = b->next)
+        for (size_t i = 0; i < b->count; i++)
+            if (b->rows[i].is_acknowledged) {
+                b->rows[i].is_acknowledged = false;
+                p->acknowledged--;
+                confirm(p, &b->rows[i]);
+            }
+    p->is_open = p->has_failed = false;
+}
+
+void publish_take_back(struct publisher *p, struct batch *first) {
+    assert(p->in_flight == 0);
+    /* All groups are decided, so `refused` is free to gather each lane's rows in their order. */
+    for (struct batch *b = first; b != NULL; b = b->next)
+        for (size_t i = 0; i < b->count; i++) {
+            struct row *row = &b->rows[i];
+            if (row->is_sent && row->outcome == ROW_OPEN)
+                queue_push(&row->topic->lanes[row->partition].refused, row);
+        }
+    for (struct topic *t = topics_next(&p->topics, NULL); t != NULL; t = topics_next(&p->topics, t))
+        for (int32_t i = 0; t->lanes != NULL && i < t->partitions; i++) {
+            outcome_put_back(&t->lanes[i], &t->lanes[i].refused);
+            if (topic_lane_next(&t->lanes[i]) != NULL)
+                publish_list(p, &t->lanes[i]);
+        }
+    p->acknowledged = 0;
+    p->is_open = p->has_failed = false;
 }
 
 void publish_report(void *publisher, const struct kafka_report *report) {
@@ -222,10 +268,14 @@ void publish_report(void *publisher, const struct kafka_report *report) {
     p->in_flight--;
     if (report->delivery == KAFKA_ACKNOWLEDGED) {
         row->offset = report->offset;
-        publish_close(row, ROW_DISPATCHED);
-        holds_resolve(&p->holds, row);
-        p->dispatched++;
+        if (p->is_transactional) {
+            row->is_acknowledged = true;
+            p->acknowledged++;
+        } else {
+            confirm(p, row);
+        }
     } else {
+        p->has_failed = p->is_transactional;
         row->code = report->code;
         row->is_unsure = report->delivery == KAFKA_MAYBE_PERSISTED;
         queue_push(&lane->refused, row);

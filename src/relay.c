@@ -84,6 +84,7 @@ static void forget_all(struct relay *r) {
     left->relay = r;
     left->batches = r->ledger.open;
     r->ledger.open = (struct batch_queue){0};
+    txn_forget(&r->txn);
     settle_reset(&r->settle);
     claim_reset(&r->claim);
     load_reset(&r->load);
@@ -105,6 +106,13 @@ static void renew_producer(struct relay *r) {
     forget_all(r);
     if (!open_producer(r, &f))
         r->end = f; /* the same settings worked before: nothing heals this */
+}
+
+/* A term begins, or begins anew with another producer: fence first, then read where the ledger stands, in full. */
+static void begin_term(struct relay *r) {
+    if (r->kafka_options.transactional_id != NULL)
+        txn_start(&r->txn);
+    r->must_load = r->load_in_full = true;
 }
 
 /* ---- the database ---- */
@@ -213,7 +221,7 @@ static void step_standby(struct relay *r, int64_t now) {
         return;
     log_event(LOG_INFO, "leading", log_str("relay", r->lease.relay), log_int("epoch", r->lease.epoch), LOG_END);
     note_database(r);
-    r->must_load = r->load_in_full = true; /* once the other connections are there, too */
+    begin_term(r); /* it is loaded once the other connections are there, too */
     enter(r, RELAY_LOAD);
 }
 
@@ -222,6 +230,19 @@ static void step_down(struct relay *r) {
     lease_forget(&r->lease);
     renew_producer(r);
     enter(r, RELAY_STANDBY);
+}
+
+/* Exactly-once mode: one transaction after the other; a broken one takes its producer with it. */
+static void step_transaction(struct relay *r, int64_t now) {
+    bool is_loaded = r->state != RELAY_LOAD && !r->must_load;
+    txn_step(&r->txn, is_loaded && !claim_is_retrying(&r->claim) && !claim_wants_parked(&r->claim, now), now);
+    if (r->txn.state != TXN_BROKEN)
+        return;
+    struct fault f = r->txn.fault;
+    log_event(LOG_ERROR, "the transactional producer failed and is made anew", log_str("code", f.code),
+              log_str("error", f.text), LOG_END);
+    renew_producer(r);
+    begin_term(r);
 }
 
 /* What holds in every state that has the lease. False when the state has changed. */
@@ -239,9 +260,17 @@ static bool step_leader(struct relay *r, int64_t now) {
         renew_producer(r);
         r->must_load = r->load_in_full = true;
     }
-    if (lease_is_ours(&r->lease, now))
+    if (r->publisher.stuck != NULL) {
+        log_event(LOG_WARN, "a topic vanished and the producer keeps its messages: it is made anew",
+                  log_str("topic", r->publisher.stuck->name), LOG_END);
+        renew_producer(r);
+        begin_term(r);
+    }
+    if (lease_is_ours(&r->lease, now)) {
+        step_transaction(r, now);
         publish_step(&r->publisher);
-    if (!are_ready(r) || !lease_is_ours(&r->lease, now))
+    }
+    if (!are_ready(r) || !lease_is_ours(&r->lease, now) || r->txn.state == TXN_INIT)
         return false;
     if (!r->must_load)
         return true;
@@ -263,7 +292,7 @@ static void step_load(struct relay *r, int64_t now) {
     if (r->load.state == LOAD_STALE) {
         log_event(LOG_ERROR, "the database lost what it had confirmed; loading all of it again", LOG_END);
         renew_producer(r);
-        r->must_load = r->load_in_full = true;
+        begin_term(r);
     } else if (r->load.state == LOAD_DONE) {
         note_database(r);
         enter(r, r->stopping ? RELAY_DRAIN : RELAY_LEAD);
@@ -317,8 +346,13 @@ static void step_drain(struct relay *r, int64_t now) {
             return;
         if (goes_on)
             settle_step(&r->settle, !claim_is_retrying(&r->claim));
-        if (now >= deadline && claim_is_idle(&r->claim))
+        if (now >= deadline && claim_is_idle(&r->claim)) {
+            if (r->publisher.is_transactional) {
+                enter(r, RELAY_RELEASE); /* what is not committed never was; the next leader sees what is */
+                return;
+            }
             silence(r);
+        }
     } else {
         lease_step(&r->lease, now);
         if (!r->gave_up && r->closing == 0)

@@ -12,6 +12,8 @@
 #define KEYLESS_RUN 100 /* rows without a key go to one partition for so long: larger groups */
 #define LOOKUP_MOST 200 /* topics a look-up, so that none is long */
 #define RETRY_LOOKUP_US 500000
+#define VANISHED_US                                                                                                    \
+    3000000 /* more than topic.metadata.propagation.max.ms: time for the rows to come back by themselves */
 
 static void ask(struct publisher *p, struct topic *topic) {
     if (topic->asked)
@@ -117,6 +119,15 @@ static bool lanes_are_empty(const struct topic *topic) {
     return topic->in_lanes == topic->backlog.count;
 }
 
+/* The topic is gone. Rows that are in flight should come back with an error of their own; but librdkafka keeps those
+ * that it was about to send again when the topic's partitions went, and only a new producer gives them up. */
+static void note_vanished(struct publisher *p, struct topic *topic) {
+    if (topic->vanished_us == 0)
+        topic->vanished_us = topic->looked_up_us;
+    else if (topic->looked_up_us - topic->vanished_us >= VANISHED_US)
+        p->stuck = topic;
+}
+
 static void answer(struct publisher *p, struct topic *topic, int32_t count, int code) {
     if (count < 0) { /* nobody answered: ask again */
         ask(p, topic);
@@ -125,14 +136,18 @@ static void answer(struct publisher *p, struct topic *topic, int32_t count, int 
     topic->looked_up_us = loop_now_us();
     if (count == 0) {
         topic->code = code;
-        if (topic->state == TOPIC_READY && !lanes_are_empty(topic))
-            return; /* its rows will come back with an error of their own */
+        if (topic->state == TOPIC_READY && !lanes_are_empty(topic)) {
+            note_vanished(p, topic);
+            return;
+        }
+        topic->vanished_us = 0;
         if (topic->state == TOPIC_READY && topic->partitions_seen != topic->partitions)
             p->changing--;
         topic->state = TOPIC_ABSENT;
         kafka_topic_close(topic->handle); /* a topic created again later is another topic */
         topic->handle = NULL;
     } else {
+        topic->vanished_us = 0;
         if (topic->state == TOPIC_ABSENT)
             p->topics_cleared++;
         if (topic->handle == NULL)
@@ -179,14 +194,15 @@ static void change_partitions(struct publisher *p) {
     }
 }
 
-/* Known topics are counted again from time to time; absent ones that hold rows are probed more often. */
+/* Known topics are counted again from time to time; absent ones that hold or keep rows are probed more often. */
 static void ask_again(struct publisher *p, int64_t now) {
     if (now < p->ask_again_us)
         return;
     p->ask_again_us = now + p->options.absent_probe_ms * 1000;
     int64_t stale = now - p->options.metadata_refresh_ms * 1000;
     for (struct topic *t = topics_next(&p->topics, NULL); t != NULL; t = topics_next(&p->topics, t))
-        if ((t->state == TOPIC_READY && t->looked_up_us < stale) || (t->state == TOPIC_ABSENT && t->hold != NULL))
+        if ((t->state == TOPIC_READY && (t->looked_up_us < stale || t->vanished_us != 0)) ||
+            (t->state == TOPIC_ABSENT && t->hold != NULL))
             ask(p, t);
 }
 

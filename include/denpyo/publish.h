@@ -39,6 +39,7 @@ struct publisher {
     uint64_t lookups;            /* that came back, since start */
     size_t wanted;               /* topics that asked for a look-up */
     size_t changing;             /* topics whose partition count is to change */
+    const struct topic *stuck;   /* deleted, and the producer keeps rows of it for ever: to be made anew; or NULL */
     struct envelope_headers headers;
     struct kafka_header *header_list;
     size_t header_capacity;
@@ -46,6 +47,11 @@ struct publisher {
     int topics_cleared;                          /* rises when an absent topic turns ready */
     uint64_t dispatched, failed, rejected, held; /* counters since start */
     size_t in_flight;                            /* rows handed to librdkafka and not reported */
+    /* Exactly once: rows are routed and sent only inside a transaction, and closed when it is committed. */
+    bool is_transactional;
+    bool is_open;        /* a transaction is */
+    bool has_failed;     /* a row of it was refused: it is to be aborted */
+    size_t acknowledged; /* rows in it */
 };
 
 void publish_init(struct publisher *p, const struct publish_options *options, struct worker *worker);
@@ -59,8 +65,15 @@ struct kafka *publish_silence(struct publisher *p);
 /* Forgets rows, lanes and holds, and gives the producer back for closing: every batch is to be loaded again. */
 struct kafka *publish_detach(struct publisher *p);
 
-/* Routes the rows of a claimed batch to their lanes; some are closed at once (delayed, too large, topic absent). */
+/* Routes the rows of a claimed batch to their lanes; some are closed at once (delayed, too large, topic absent). In
+ * exactly-once mode only publish_route does so. */
 void publish_batch(struct publisher *p, struct batch *batch);
+void publish_route(struct publisher *p, struct batch *batch);
+
+/* The transaction is committed: what was acknowledged in it is dispatched. first: the oldest batch. */
+void publish_confirm(struct publisher *p, struct batch *first);
+/* It was aborted: what was sent in it goes back to its lane, in its order. */
+void publish_take_back(struct publisher *p, struct batch *first);
 
 /* Forms and sends what can be sent, starts look-ups that are due. Never blocks. */
 void publish_step(struct publisher *p);

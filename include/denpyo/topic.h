@@ -44,12 +44,13 @@ struct topic {
     struct row_queue backlog; /* rows that came before the partitions were known */
     size_t in_lanes;          /* rows in lanes or in flight */
     int64_t looked_up_us;     /* when the last answer came, 0 = never */
-    bool asked;               /* a look-up is under way or wanted */
-    struct hold *hold;        /* the whole topic is held, or NULL */
-    size_t key_holds;         /* keys of it that are held */
-    uint32_t next_keyless;    /* where the next row without a key goes */
-    int index;                /* place in a settlement's topic_names while one is encoded, else -1 */
-    struct topic *next;       /* in the registry's bucket */
+    int64_t vanished_us; /* READY: since when look-ups say it is gone while rows of it are in flight, 0 = it is there */
+    bool asked;          /* a look-up is under way or wanted */
+    struct hold *hold;   /* the whole topic is held, or NULL */
+    size_t key_holds;    /* keys of it that are held */
+    uint32_t next_keyless; /* where the next row without a key goes */
+    int index;             /* place in a settlement's topic_names while one is encoded, else -1 */
+    struct topic *next;    /* in the registry's bucket */
 };
 
 /* All topics seen so far, by name. */
