@@ -1,0 +1,84 @@
+"""A topic that is not there stops itself alone: its rows wait in order, and go out when it appears, without a restart."""
+
+from contextlib import closing
+
+import pytest
+from load import Load, wait_dispatched, wait_settled
+from outbox import Outbox
+from verify import verify
+
+from lib.wait import wait_until
+
+
+@pytest.fixture
+def outbox(schema_ready):
+    with closing(Outbox(schema_ready)) as opened:
+        yield opened
+
+
+@pytest.mark.parametrize("broker", ["kafka", "kafka_autocreate"])
+def test_case_21_an_absent_topic_fails_one_row_holds_the_others_and_is_not_created(request, outbox, relay, broker):
+    kafka = request.getfixturevalue(broker)
+    good, absent = kafka.create_topic(), f"absent-{broker}"
+    first = outbox.insert(absent, key="a", payload="first")
+    outbox.generate(absent, 20, key="case when n % 4 > 0 then 'k' || n % 4 end")
+    outbox.generate(good, 100)
+    running = relay(outbox.database, brokers=kafka.bootstrap)
+    outbox.wait_states({"dispatched": 100}, good)
+    outbox.wait_states({"failed": 1, "held": 20}, absent)
+    outbox.generate(absent, 20, first=21)
+    outbox.generate(good, 100)
+    outbox.wait_states({"dispatched": 200}, good)
+    outbox.wait_states({"failed": 1, "held": 40}, absent)
+    failed = outbox.row(first.id)
+    assert (failed.state, failed.waits_for_id) == ("failed", None)
+    assert failed.next_attempt_at is not None and failed.first_error_at is not None
+    assert failed.error_code == "UNKNOWN_TOPIC_OR_PART" and absent in failed.error and "create it" in failed.error
+    assert outbox.sql("select distinct waits_for_id from outbox.status where state = 'held'") == [(first.id,)]
+    wait_until(lambda: outbox.row(first.id).attempts >= 4, 60, "four attempts")
+    assert absent not in kafka.topics(), "somebody created it"
+    assert running.log_text().count("will be tried again") == 1, "not a line for each attempt"
+    kafka.create_topic(absent, 3)
+    outbox.wait_resolved()
+    verdict = verify(outbox.database, kafka, [good, absent])
+    assert verdict.exactly_once(), verdict
+
+
+def test_case_20_a_topic_deleted_and_created_again_with_other_partitions_goes_on(outbox, kafka, relay):
+    topic, other = kafka.create_topic(partitions=2), kafka.create_topic()
+    running = relay(outbox.database)
+    outbox.generate(topic, 100)
+    outbox.wait_states({"dispatched": 100})
+    kafka.delete_topic(topic)
+    outbox.generate(topic, 50)
+    outbox.generate(other, 50)
+    outbox.wait_states({"dispatched": 50}, other)
+    outbox.wait_states({"dispatched": 100, "failed": 1, "held": 49}, topic)
+    kafka.create_topic(topic, 5)
+    outbox.wait_resolved()
+    verdict = verify(outbox.database, kafka, [topic])
+    lost_with_the_topic = list(range(1, 101))
+    assert verdict.missing == lost_with_the_topic and not (verdict.doubled or verdict.disordered or verdict.misplaced), verdict
+    assert [receipt for receipt in verdict.false_receipts if receipt[0] > 100] == []
+    assert running.running
+
+
+def test_case_20_a_topic_created_again_under_load_gets_all_that_follows(outbox, kafka, relay):
+    """Nobody waits for the relay to notice: what was acknowledged by the old topic is gone with it, all else arrives."""
+    topic, other = kafka.create_topic(partitions=3), kafka.create_topic(partitions=3)
+    running = relay(outbox.database)
+    with Load(outbox.database, [topic, other], writers=3):
+        wait_dispatched(outbox.database, 500)
+        kafka.delete_topic(topic)
+        kafka.create_topic(topic, 3)
+        (last,) = outbox.sql("select max(id) as id from outbox.message")
+        wait_dispatched(outbox.database, 2000)
+    wait_settled(outbox.database)
+    verdict = verify(outbox.database, kafka, [topic])
+    print(verdict)
+    gone = outbox.sql("select coalesce(max(id), 0) as id from outbox.receipt where topic = %s and id = any (%s)",
+                      topic, verdict.missing)[0].id
+    assert gone <= last.id, f"message {gone}, committed after the topic was there again, is missing"
+    assert not (verdict.invented or verdict.altered or verdict.misplaced or verdict.disordered or verdict.unreceipted), verdict
+    assert verify(outbox.database, kafka, [other]).at_least_once()
+    assert running.running
