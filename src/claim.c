@@ -337,8 +337,8 @@ static void send_parked(struct claim *c) {
 }
 
 /* One batch of parked rows at a time, and not while who waits for whom is about to change. */
-static bool parked_are_due(const struct claim *c, int64_t now_us) {
-    if (c->ledger->retry_open > 0 || c->publisher->holds.repoints > 0)
+bool claim_wants_parked(const struct claim *c, int64_t now_us) {
+    if (c->is_stopping || c->ledger->retry_open > 0 || c->publisher->holds.repoints > 0)
         return false;
     return c->parked_first || c->ledger->retry_at_us <= now_us || c->publisher->holds.releasing_parked > 0 ||
            c->seen_cleared != c->publisher->topics_cleared;
@@ -427,7 +427,8 @@ void claim_step(struct claim *c, int64_t now_us) {
         pg_sync(c->pg);
         c->ledger->ask_next_due = false;
     }
-    if (parked_are_due(c, now_us))
+    /* Not during a transaction: newer rows of a released key may be in its lanes. */
+    if (!c->publisher->is_open && claim_wants_parked(c, now_us))
         send_parked(c);
     else if (releases_first(c) || !has_room(c))
         return;

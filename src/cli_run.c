@@ -11,6 +11,11 @@ static bool check_and_run(const struct config *c, struct fault *f) {
     if (c->brokers[0] == 0)
         return fault_set(f, FAULT_USAGE, "brokers",
                          "no brokers given: use --brokers HOST:PORT,…, DENPYO_BROKERS or \"brokers\" in the file");
+    if (c->delivery == CONFIG_EXACTLY_ONCE && c->transactional_id[0] == 0)
+        return fault_set(
+            f, FAULT_USAGE, "transactional_id",
+            "exactly_once needs --transactional-id NAME: a name that no other outbox on this Kafka cluster "
+            "uses, the same for all processes of this relay");
     struct session *session;
     if (!session_open(&session, c, f))
         return false;

@@ -50,6 +50,10 @@ const struct config_option config_options[] = {
            "how long SIGTERM waits for acknowledgments of what was sent"),
     NUMBER("metadata.refresh_ms", metadata_refresh_ms, 100, HOUR_MS, "10000", "ms",
            "how often topics and their partitions are looked up again"),
+    CHOICE("delivery", delivery, "at_least_once", "at_least_once|exactly_once",
+           "exactly_once: Kafka transactions; read_committed consumers see each message once"),
+    TEXT("transactional_id", transactional_id, 0, 200, "", "NAME",
+         "exactly_once: a name that no other outbox on this Kafka cluster uses"),
     SWITCH("prepare", prepare, "true", "use named prepared statements; off behind a pooler that refuses them"),
     CHOICE("log.level", log_level, "info", "error|warn|info|debug", "least important event that is logged"),
     CHOICE("log.format", log_format, "text", "text|json", "log lines for people or for machines"),
@@ -61,6 +65,7 @@ const struct config_option config_options[] = {
 };
 const size_t config_option_count = sizeof config_options / sizeof *config_options;
 _Static_assert(sizeof config_options / sizeof *config_options <= CONFIG_OPTIONS_MAX, "raise CONFIG_OPTIONS_MAX");
+_Static_assert(sizeof(enum config_delivery) == sizeof(unsigned), "a choice is stored as an unsigned");
 _Static_assert(sizeof(enum log_level) == sizeof(unsigned) && sizeof(enum log_format) == sizeof(unsigned),
                "a choice is stored as an unsigned");
 

@@ -59,6 +59,7 @@ static const struct {
     {"message.timeout.ms", "0", "0", "a local time-out lets later messages overtake and calls an outage a failure"},
     {"delivery.report.only.error", "false", "false", "a receipt is written only after an acknowledgment"},
 };
+#define TXN_MESSAGE_TIMEOUT_MS "50000" /* below transaction.timeout.ms, which is 60000 by default */
 #define PROMISES (sizeof promises / sizeof *promises)
 
 static bool set(rd_kafka_conf_t *conf, const char *name, const char *value, struct fault *f) {
@@ -94,7 +95,11 @@ static bool set_all(rd_kafka_conf_t *conf, const struct kafka_options *options, 
     for (size_t k = 0; k < PROMISES; k++)
         if (!set(conf, promises[k].name, promises[k].value, f))
             return false;
-    return true;
+    if (options->transactional_id == NULL)
+        return true;
+    /* In a transaction a time-out is no failure of a message: the transaction is aborted and all of it sent again. */
+    return set(conf, "transactional.id", options->transactional_id, f) &&
+           set(conf, "message.timeout.ms", TXN_MESSAGE_TIMEOUT_MS, f);
 }
 
 bool kafka_check(const struct kafka_options *options, struct fault *f) {

@@ -111,7 +111,7 @@ static void match(struct reader *r, const struct part *part, rd_kafka_message_t 
 
 /* ---- the consumer ---- */
 
-static rd_kafka_t *open_consumer(const struct kafka_options *o, struct fault *f) {
+static rd_kafka_t *open_consumer(const struct kafka_options *o, bool is_read_committed, struct fault *f) {
     char why[300];
     rd_kafka_conf_t *conf = rd_kafka_conf_new();
     rd_kafka_conf_set(conf, "client.id", "denpyo-lookup", NULL, 0);
@@ -119,6 +119,7 @@ static rd_kafka_t *open_consumer(const struct kafka_options *o, struct fault *f)
         rd_kafka_conf_set(conf, o->properties[i].name, o->properties[i].value, NULL, 0);
     rd_kafka_conf_set(conf, "bootstrap.servers", o->brokers, NULL, 0);
     rd_kafka_conf_set(conf, "enable.partition.eof", "true", NULL, 0);
+    rd_kafka_conf_set(conf, "isolation.level", is_read_committed ? "read_committed" : "read_uncommitted", NULL, 0);
     rd_kafka_conf_set(conf, "fetch.wait.max.ms", "10", NULL, 0);
     rd_kafka_conf_set(conf, "reconnect.backoff.max.ms", "1000", NULL, 0);
     rd_kafka_conf_set(conf, "allow.auto.create.topics", "false", NULL, 0);
@@ -319,7 +320,7 @@ static void look_up(struct worker_job *job) {
     qsort(tail->wanted, tail->wanted_count, sizeof *tail->wanted, compare_wanted);
     for (size_t i = 0; i < tail->wanted_count; i++)
         tail->wanted[i].offset = -1;
-    r.rk = open_consumer(tail->options, &tail->fault);
+    r.rk = open_consumer(tail->options, tail->is_read_committed, &tail->fault);
     if (r.rk == NULL)
         return;
     r.queue = rd_kafka_queue_new(r.rk);

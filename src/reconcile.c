@@ -176,6 +176,7 @@ void reconcile_start(struct reconcile *rc, struct batch *const *batches, size_t 
     rc->tail = kafka_tail_new(topics, rows);
     fill(rc->tail, batches, count);
     rc->tail->options = rc->options;
+    rc->tail->is_read_committed = rc->publisher->is_transactional;
     rc->tail->settle_ms = SETTLE_MS;
     rc->tail->timeout_ms = TIMEOUT_MS;
     rc->tail->done = on_tail;

@@ -57,6 +57,9 @@ struct relay *relay_parts_new(const struct config *config) {
                                               .property_count = config->kafka_count,
                                               .report = publish_report,
                                               .context = &r->publisher};
+    if (config->delivery == CONFIG_EXACTLY_ONCE)
+        r->kafka_options.transactional_id = config->transactional_id;
+    txn_init(&r->txn, &r->ledger, &r->publisher, r->kafka_worker);
     reconcile_init(&r->reconcile, &r->ledger, &r->publisher, r->connections[RELAY_CLAIM], r->tail_worker,
                    &r->kafka_options);
     load_init(&r->load, &r->ledger, &r->publisher, &r->settle, &r->reconcile, r->connections[RELAY_CLAIM]);

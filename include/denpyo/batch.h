@@ -41,10 +41,12 @@ struct row {
     int64_t available_us;  /* DELAYED: PostgreSQL time (microseconds since 2000-01-01 UTC), else 0 */
     int64_t released_from; /* a parked row that comes back: the id it waited for, else 0 */
     enum row_scope released_scope;
-    int32_t attempts; /* made before this one */
-    int32_t code;     /* the last delivery report's error code */
-    bool is_unsure;   /* that report could not say whether the broker has it */
-    bool is_explicit; /* the application chose the partition */
+    int32_t attempts;     /* made before this one */
+    int32_t code;         /* the last delivery report's error code */
+    bool is_unsure;       /* that report could not say whether the broker has it */
+    bool is_sent;         /* librdkafka has it, or had it in the open transaction */
+    bool is_acknowledged; /* by the broker, in a transaction that is not committed */
+    bool is_explicit;     /* the application chose the partition */
     enum row_outcome outcome;
     struct hold *hold; /* HELD: what it waits for */
     struct row_trouble *trouble;

@@ -65,6 +65,9 @@ int64_t claim_reset(struct claim *c);
 /* Whether a claim of parked rows is under way: who waits for whom must not change meanwhile. */
 bool claim_is_retrying(const struct claim *c);
 
+/* Whether parked rows are to be claimed next: in exactly-once mode no transaction begins before they are. */
+bool claim_wants_parked(const struct claim *c, int64_t now_us);
+
 /* Whether nothing is under way on the connection. */
 bool claim_is_idle(const struct claim *c);
 

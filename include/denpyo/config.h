@@ -41,6 +41,9 @@ extern const struct config_option config_options[];
 extern const size_t config_option_count;
 #define CONFIG_OPTIONS_MAX 32
 
+/* What a crash may do: copies with the same id, or (for read_committed consumers) nothing at all. */
+enum config_delivery { CONFIG_AT_LEAST_ONCE, CONFIG_EXACTLY_ONCE };
+
 /*
  * Every option, typed. Strings are owned by the config and never NULL unless said. The option table in config.c is the
  * only place that names them; --help, `denpyo config`, the man page and the JSON Schema come from it or are compared
@@ -63,6 +66,8 @@ struct config {
     int64_t retry_max_ms;          /* retry.max_ms: longest backoff */
     int64_t shutdown_flush_ms;     /* shutdown.flush_ms: how long SIGTERM waits for acknowledgments */
     int64_t metadata_refresh_ms;   /* metadata.refresh_ms: how often partition counts are read again */
+    enum config_delivery delivery; /* delivery */
+    char *transactional_id;        /* transactional_id: needed for exactly_once ("" = not given) */
     bool prepare;                  /* prepare: named prepared statements (off behind an old pooler) */
     enum log_level log_level;      /* log.level */
     enum log_format log_format;    /* log.format */

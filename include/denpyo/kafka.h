@@ -32,6 +32,7 @@ struct kafka_property {
 
 struct kafka_options {
     const char *brokers;
+    const char *transactional_id; /* NULL: at least once, no transactions */
     const struct kafka_property *properties;
     size_t property_count;
     kafka_report_fn report; /* called from kafka_poll and from the loop */

@@ -49,6 +49,7 @@ struct kafka_tail {
     struct kafka_tail_wanted *wanted;
     size_t wanted_count;
     int64_t since_ms;
+    bool is_read_committed; /* only what was committed counts; waits for transactions that are open */
     int settle_ms, timeout_ms;
     atomic_uint_fast64_t read; /* records read so far */
     atomic_bool is_cancelled;  /* set by the owner: come to an end soon */

@@ -11,6 +11,7 @@
 #include "denpyo/publish.h"
 #include "denpyo/route.h"
 #include "denpyo/settle.h"
+#include "denpyo/txn.h"
 #include "denpyo/worker.h"
 
 enum relay_state { RELAY_START, RELAY_STANDBY, RELAY_LOAD, RELAY_LEAD, RELAY_DRAIN, RELAY_RELEASE, RELAY_STOPPED };
@@ -33,6 +34,7 @@ struct relay {
     struct load load;
     struct reconcile reconcile;
     struct kafka_options kafka_options;
+    struct txn txn;
     struct kafka_property *properties; /* config->kafka as the driver wants it */
     enum relay_state state;
     int64_t entered_us;

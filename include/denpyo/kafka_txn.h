@@ -1,0 +1,36 @@
+/* kafka_txn.h: the producer's transactions: the calls that block run on the worker. */
+#ifndef DENPYO_KAFKA_TXN_H
+#define DENPYO_KAFKA_TXN_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "denpyo/fault.h"
+#include "denpyo/kafka.h"
+#include "denpyo/worker.h"
+
+/* INIT fences every other producer of the same transactional id and ends its open transaction. */
+enum kafka_txn_call { KAFKA_TXN_INIT, KAFKA_TXN_COMMIT, KAFKA_TXN_ABORT };
+
+/*
+ * One blocking call on the worker. done is called on the loop with fault.class FAULT_NONE (it is done), FAULT_RETRY
+ * (call again), FAULT_REJECT (the transaction has to be aborted), FAULT_FENCED (another producer of this transactional
+ * id took over) or FAULT_FATAL (the producer has to be made anew). The caller owns it, zero-initialised, and must not
+ * submit it again before done.
+ */
+struct kafka_txn {
+    struct worker_job job; /* first */
+    struct kafka *kafka;
+    enum kafka_txn_call call;
+    int timeout_ms;
+    struct fault fault;
+    void (*done)(struct kafka_txn *txn);
+    void *context;
+};
+
+void kafka_txn_submit(struct kafka_txn *txn, struct worker *worker);
+
+/* Begins a transaction; does not block. Faults as above. */
+bool kafka_txn_begin(struct kafka *k, struct fault *f) __attribute__((warn_unused_result));
+
+#endif

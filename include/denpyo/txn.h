@@ -1,0 +1,53 @@
+/* txn.h: exactly-once delivery: what is sent between two commits becomes visible together, or not at all. */
+#ifndef DENPYO_TXN_H
+#define DENPYO_TXN_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "denpyo/kafka_txn.h"
+#include "denpyo/ledger.h"
+#include "denpyo/publish.h"
+
+/* OFF: at least once, or no producer. INIT: fencing older producers. READY: none is open. BROKEN: the producer must be
+ * made anew. */
+enum txn_state { TXN_OFF, TXN_INIT, TXN_READY, TXN_OPEN, TXN_COMMIT, TXN_ABORT, TXN_BROKEN };
+
+/*
+ * The transactions of a term. Invariants:
+ *  1. Rows are routed and sent only while one is OPEN: those of the batches that were there when it began (routed_id).
+ *  2. A row that was acknowledged stays OPEN until the commit is confirmed: nothing is settled that may still be
+ * aborted.
+ *  3. After an abort every row that was sent in it is back in its lane, in its order.
+ *  4. Fence first, read second: a term looks up what arrived only after INIT is done.
+ */
+struct txn {
+    struct ledger *ledger;
+    struct publisher *publisher;
+    struct worker *worker;
+    enum txn_state state;
+    struct kafka_txn call;
+    int64_t routed_id; /* batches up to this one are in the lanes */
+    bool is_calling;   /* the call is on the worker */
+    bool is_forgotten; /* its answer no longer counts */
+    int64_t retry_us;
+    struct fault fault; /* BROKEN: why */
+    uint64_t committed, aborted;
+};
+
+void txn_init(struct txn *t, struct ledger *ledger, struct publisher *publisher, struct worker *worker);
+
+/* A term begins with the publisher's producer: fences. Only in exactly-once mode. */
+void txn_start(struct txn *t);
+
+/* Begins, commits or aborts what is due. can_begin: no claim of parked rows is under way. Never blocks. */
+void txn_step(struct txn *t, bool can_begin, int64_t now_us);
+
+/* The producer is given up: its transaction ends by the next INIT. */
+void txn_forget(struct txn *t);
+
+/* Whether a transaction is open, so that parked rows must not be claimed now: released rows would be behind newer ones.
+ */
+bool txn_is_open(const struct txn *t);
+
+#endif

@@ -1,0 +1,156 @@
+/* txn.c: runs one transaction after the other over the claimed batches. */
+#include "denpyo/txn.h"
+
+#include "denpyo/log.h"
+#include "denpyo/loop.h"
+
+#define CALL_TIMEOUT_MS 30000
+#define RETRY_US 100000
+
+void txn_init(struct txn *t, struct ledger *ledger, struct publisher *publisher, struct worker *worker) {
+    *t = (struct txn){.ledger = ledger, .publisher = publisher, .worker = worker};
+}
+
+bool txn_is_open(const struct txn *t) {
+    return t->state == TXN_OPEN || t->state == TXN_COMMIT || t->state == TXN_ABORT;
+}
+
+/* ---- the calls ---- */
+
+static void on_called(struct kafka_txn *call);
+
+static void submit(struct txn *t, enum txn_state state, enum kafka_txn_call which) {
+    t->state = state;
+    t->is_calling = true;
+    t->call = (struct kafka_txn){
+        .kafka = t->publisher->kafka, .call = which, .timeout_ms = CALL_TIMEOUT_MS, .done = on_called, .context = t};
+    kafka_txn_submit(&t->call, t->worker);
+}
+
+static void break_with(struct txn *t, const struct fault *f) {
+    t->state = TXN_BROKEN;
+    t->fault = *f;
+}
+
+static void on_success(struct txn *t) {
+    if (t->state == TXN_COMMIT) {
+        publish_confirm(t->publisher, t->ledger->open.first);
+        t->committed++;
+    } else if (t->state == TXN_ABORT) {
+        publish_take_back(t->publisher, t->ledger->open.first);
+        t->aborted++;
+    }
+    t->state = TXN_READY;
+}
+
+static void on_called(struct kafka_txn *call) {
+    struct txn *t = call->context;
+    struct fault f = call->fault;
+    t->is_calling = false;
+    if (t->is_forgotten) {
+        t->is_forgotten = false;
+        return;
+    }
+    switch (f.class) {
+    case FAULT_NONE:
+        on_success(t);
+        return;
+    case FAULT_RETRY: /* the same call again: its outcome is not decided yet */
+        log_event(LOG_WARN, "a transaction's step takes long", log_str("code", f.code), log_str("error", f.text),
+                  LOG_END);
+        t->retry_us = loop_now_us() + RETRY_US;
+        return;
+    case FAULT_REJECT:
+        log_event(LOG_WARN, "a transaction is aborted and sent again", log_str("code", f.code),
+                  log_str("error", f.text), LOG_END);
+        if (t->state == TXN_COMMIT)
+            submit(t, TXN_ABORT, KAFKA_TXN_ABORT);
+        else
+            break_with(t, &f);
+        return;
+    case FAULT_FENCED:
+    case FAULT_FATAL:
+    case FAULT_USAGE:
+        break_with(t, &f);
+        return;
+    }
+}
+
+void txn_start(struct txn *t) {
+    t->publisher->is_transactional = true;
+    if (t->is_calling) { /* a forgotten producer's last call: INIT comes after it */
+        t->state = TXN_INIT;
+        t->retry_us = 0;
+        return;
+    }
+    submit(t, TXN_INIT, KAFKA_TXN_INIT);
+}
+
+void txn_forget(struct txn *t) {
+    t->is_forgotten = t->is_calling;
+    t->state = TXN_OFF;
+    t->routed_id = 0;
+}
+
+/* ---- steps ---- */
+
+static bool has_open_rows(const struct ledger *ledger) {
+    for (const struct batch *b = ledger->open.first; b != NULL; b = b->next)
+        if (b->open > 0)
+            return true;
+    return false;
+}
+
+/* Every row of the transaction's batches is acknowledged, or closed without having been sent. */
+static bool is_complete(const struct txn *t) {
+    size_t open = 0;
+    for (const struct batch *b = t->ledger->open.first; b != NULL && b->id <= t->routed_id; b = b->next)
+        open += b->open;
+    return open == t->publisher->acknowledged;
+}
+
+/* What was claimed meanwhile joins what an aborted transaction left in the lanes. */
+static void begin(struct txn *t) {
+    struct fault f = {0};
+    if (!kafka_txn_begin(t->publisher->kafka, &f)) {
+        break_with(t, &f);
+        return;
+    }
+    t->state = TXN_OPEN;
+    t->publisher->is_open = true;
+    for (struct batch *b = t->ledger->open.first; b != NULL; b = b->next)
+        if (b->id > t->routed_id) {
+            publish_route(t->publisher, b);
+            t->routed_id = b->id;
+        }
+}
+
+static void call_again(struct txn *t) {
+    static const enum kafka_txn_call calls[] = {
+        [TXN_INIT] = KAFKA_TXN_INIT, [TXN_COMMIT] = KAFKA_TXN_COMMIT, [TXN_ABORT] = KAFKA_TXN_ABORT};
+    submit(t, t->state, calls[t->state]);
+}
+
+void txn_step(struct txn *t, bool can_begin, int64_t now_us) {
+    switch (t->state) {
+    case TXN_OFF:
+    case TXN_BROKEN:
+        return;
+    case TXN_READY:
+        if (can_begin && has_open_rows(t->ledger))
+            begin(t);
+        return;
+    case TXN_OPEN:
+        if (t->publisher->has_failed && t->publisher->in_flight == 0)
+            submit(t, TXN_ABORT, KAFKA_TXN_ABORT);
+        else if (!t->publisher->has_failed && is_complete(t))
+            submit(t, TXN_COMMIT, KAFKA_TXN_COMMIT);
+        return;
+    case TXN_INIT:
+    case TXN_COMMIT:
+    case TXN_ABORT:
+        if (!t->is_calling && now_us >= t->retry_us)
+            call_again(t);
+        return;
+    }
+}
