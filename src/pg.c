@@ -192,6 +192,10 @@ size_t pg_pending(const struct pg *pg) {
     return pg->count;
 }
 
+const char *pg_user(const struct pg *pg) {
+    return pg->connection != NULL ? PQuser(pg->connection) : "";
+}
+
 void pg_add_text(struct pg_call *call, const char *text) {
     call->values[call->count++] = text;
 }

@@ -147,6 +147,15 @@ static void lose_database(struct relay *r, const struct fault *f, int64_t now) {
     r->reconnect_us = now + r->reconnect_wait_us;
 }
 
+/* Says who has to grant what when a privilege is missing. */
+static void add_remedy(const struct relay *r, struct fault *f) {
+    if (strcmp(f->code, "42501") != 0) /* insufficient_privilege */
+        return;
+    size_t size = strlen(f->text);
+    snprintf(f->text + size, sizeof f->text - size, "; GRANT %s TO %s gives the relay what it needs",
+             r->config->role_relay, pg_user(r->connections[RELAY_LEASE]));
+}
+
 static void step_connections(struct relay *r, int64_t now) {
     static const struct fault in_recovery = {
         FAULT_RETRY, "recovery", "this server is a standby in recovery: the cursor only moves on a read-write server"};
@@ -156,6 +165,7 @@ static void step_connections(struct relay *r, int64_t now) {
             trouble = pg_fault(r->connections[i]);
     if (trouble != NULL) {
         struct fault copy = *trouble;
+        add_remedy(r, &copy);
         lose_database(r, &copy, now);
     }
     if (now >= r->reconnect_us)

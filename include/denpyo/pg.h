@@ -69,6 +69,8 @@ enum pg_state pg_state(const struct pg *pg);
 const struct fault *pg_fault(const struct pg *pg);
 /* Number of calls that are not answered yet. */
 size_t pg_pending(const struct pg *pg);
+/* The user it connected as; "" while it is closed. */
+const char *pg_user(const struct pg *pg);
 
 /* Queues a statement (results in binary); `done` may be NULL. Ignored unless READY. */
 void pg_send(struct pg *pg, const struct pg_statement *statement, const struct pg_call *call, pg_done_fn done,
