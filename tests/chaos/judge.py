@@ -1,0 +1,162 @@
+"""Judges what is left when all is quiet: what was lost, invented, reordered, doubled or claimed without truth, and by whose fault."""
+
+from collections import Counter
+from datetime import timezone
+
+from psycopg.rows import dict_row
+from verify import verify
+from writers import is_ordered
+from world import TOPICS
+
+OFFSIDE = """
+select s.id, s.topic, s.error_code, octet_length(m.payload), s.state from outbox.status s join outbox.message m using (id)
+where s.state in ('delayed', 'held', 'requesting', 'failed', 'rejected', 'skipped')
+"""
+LIVES = """
+select r.id, case when b.parked_ids is null then b.claimed_at else m.created_at end, r.settled_at, b.claimed_at, r.topic
+from outbox.receipt r join outbox.message m using (id) join outbox.batch b on b.relay = r.relay and b.id = r.batch_id
+where r.id = any (%s)
+"""
+EPOCHS = "select epoch, min(id), max(id) from outbox.batch group by 1 order by 2"
+AUDIT = """
+select (select count(*) from outbox.message), (select count(*) from outbox.status), (select count(*) from outbox.receipt),
+       (select coalesce(sum(count), 0) from outbox.settlement_topic),
+       (select count(*) from outbox.batch), (select count(*) from outbox.settlement)
+"""
+LIFE = {
+    "row": "select id, xid, message_id, topic, key, partition, octet_length(payload) as bytes, available_at, created_at"
+           " from outbox.message where id = %s",
+    "status": "select * from outbox.status where id = %s",
+    "batch": """
+select b.id, epoch, window_from::text, window_to::text, after_id, upto_id, row_count, last_page, parked_ids is not null as retry,
+       claimed_at, s.settled_at from outbox.message m
+join outbox.batch b on m.id = any (b.parked_ids) or b.parked_ids is null and m.id > b.after_id and m.id <= b.upto_id
+     and pg_visible_in_snapshot(m.xid, b.window_to) and not pg_visible_in_snapshot(m.xid, b.window_from)
+left join outbox.settlement s using (relay, id) where m.id = %s order by b.id""",
+    "receipt": "select * from outbox.receipt where id = %s",
+    "parked": "select * from outbox.parked where id = %s",
+}
+
+
+class Isolated:
+    """A broker as readers of one isolation level see it."""
+
+    def __init__(self, kafka, isolation):
+        self._kafka, self._isolation = kafka, isolation
+
+    def partitions(self, topic):
+        return self._kafka.partitions(topic)
+
+    def read_all(self, topic):
+        return self._kafka.read_all(topic, self._isolation)
+
+
+class Judgement:
+    """violations: name -> what offends (ids of rows where it can be); figures for the table; doubles by kind of fault."""
+
+    def __init__(self, world, history):
+        self.world, self.history = world, history
+        self.kafka = Isolated(world.kafka, "read_committed" if world.mode == "exactly_once" else "read_uncommitted")
+        self.verdict = verify(world.database, self.kafka, list(TOPICS), is_ordered)
+        self.doubles = Counter()
+        with world.database.connect() as connection:
+            offside = {row[0]: row[1:] for row in connection.execute(OFFSIDE)}
+            asked = set(self.verdict.doubled) | set(self.verdict.missing) | {row[0] for row in self.verdict.false_receipts}
+            lives = {row[0]: row[1:] for row in connection.execute(LIVES, (list(asked),))}
+            states = self._state_troubles(connection)
+        self.rejected = len(offside)
+        gone = {number for number, life in lives.items() if self._went_with_its_topic(life)}
+        v = self.verdict
+        self.violations = {
+            "lost": sorted(set(v.missing) - set(offside) - gone),
+            "invented": v.invented,
+            "reordered": v.disordered,
+            "doubled": sorted(number for number in v.doubled if not self._excuse(lives.get(number))),
+            "false receipts": sorted({row[0] for row in v.false_receipts} - gone),
+            "without receipt": sorted(set(v.unreceipted) - set(offside)),
+            "altered": v.altered,
+            "misplaced": v.misplaced,
+            "wrongly rejected": sorted(n for n, row in offside.items() if n not in v.missing or not self._too_large(*row)),
+            "false states": states,
+        }
+
+    def _too_large(self, topic, code, size, state):
+        limit = self.world.squeezed_to
+        return state == "rejected" and topic == "squeezed" and limit is not None and size > limit / 2 \
+            and code == "MSG_SIZE_TOO_LARGE"
+
+    def _went_with_its_topic(self, life):
+        return life[3] == "mortal" and _seconds(life[2]) < self.world.mortal_until
+
+    def _excuse(self, life):
+        """Whether a second copy may be there: in at-least-once mode, if the message was in flight when a fault came."""
+        if life is None or self.world.mode == "exactly_once":
+            return False
+        begin, end = map(_seconds, life[:2])
+        kinds = [event.kind for event in self.history if event.may_double and event.begin <= end and event.end >= begin]
+        self.doubles.update(kinds[-1:])
+        return bool(kinds)
+
+    def _state_troubles(self, connection):
+        messages, stated, receipts, counted, batches, settlements = connection.execute(AUDIT).fetchone()
+        troubles = []
+        if stated != messages:
+            troubles.append(f"outbox.status has {stated} rows for {messages} messages")
+        if counted != receipts:
+            troubles.append(f"outbox.settlement_topic counts {counted}, there are {receipts} receipts")
+        if batches != settlements:
+            troubles.append(f"{batches} batches, {settlements} settlements")
+        terms = connection.execute(EPOCHS).fetchall()
+        for earlier, later in zip(terms, terms[1:]):
+            if later[0] <= earlier[0] or later[1] != earlier[2] + 1:
+                troubles.append(f"terms overlap: epoch {earlier[0]} has batches {earlier[1]} to {earlier[2]},"
+                                f" epoch {later[0]} has {later[1]} to {later[2]}")
+        self.terms = len(terms)
+        return troubles
+
+    # --- a message's life ---
+
+    def lives(self, most=3):
+        """Lines that tell all that is known of the first offenders of each name."""
+        copies = {}
+        for topic in TOPICS:
+            for record in self.kafka.read_all(topic):
+                copies.setdefault(record.message_id, []).append(f"{topic}[{record.partition}]@{record.offset}")
+        with self.world.database.connect() as connection:
+            connection.row_factory = dict_row
+            for name, offenders in self.violations.items():
+                for offender in offenders[:most]:
+                    yield f"{name}: {offender}"
+                    for number in _ids_of(offender):
+                        yield from _life(connection, number, copies)
+
+
+def life_of(database, number):
+    """Lines about one message, from the database alone."""
+    with database.connect() as connection:
+        connection.row_factory = dict_row
+        yield from _life(connection, number, {})
+
+
+def _life(connection, number, copies):
+    for name, query in LIFE.items():
+        for row in connection.execute(query, (number,)):
+            yield f"    {name} " + " ".join(f"{column}={_shown(value)}" for column, value in row.items()
+                                            if value is not None)
+            if name == "row" and copies:
+                yield f"    copies {copies.get(str(row['message_id']), 'none')}"
+
+
+def _shown(value):
+    return value.astimezone(timezone.utc).strftime("%H:%M:%S.%f") if hasattr(value, "astimezone") else value
+
+
+def _ids_of(offender):
+    """A row's id, or both of what stands in the wrong order; nothing for texts."""
+    if isinstance(offender, tuple):
+        return offender[-2:]
+    return [offender] if isinstance(offender, int) else []
+
+
+def _seconds(moment):
+    return moment.timestamp()

@@ -1,0 +1,209 @@
+"""The world that chaos breaks: a database, a broker, proxies in front of both, two relays, and topics with a history."""
+
+import os
+import re
+import shutil
+import subprocess
+import threading
+import time
+from contextlib import ExitStack, suppress
+
+import psycopg
+from lib.devserver import Folders, free_port
+from lib.kafka import Kafka
+from lib.postgres import Postgres
+from lib.relay import Relay, run_command
+from lib.wait import wait_until
+from proxy import Proxy
+
+LEASE_MS = 3000
+WAL_DISK_MB = 192
+SERVER_SETTINGS = {"max_prepared_transactions": 50, "max_connections": 60, "max_wal_size": "64MB", "min_wal_size": "32MB",
+                   "shared_buffers": "32MB", "wal_recycle": "off"}
+RELAY_OPTIONS = ("--lease-ms", LEASE_MS, "--retry-max-ms", 2000, "--metadata-refresh-ms", 1000)
+EXIT_UNREACHABLE = {3, 4}  # a relay that starts while a server is away says so and leaves
+TOPICS = {"orders": 6, "events": 3, "squeezed": 3, "mortal": 2}
+
+
+class ProxiedKafka(Kafka):
+    """A broker with a second listener, which sends whoever asks it for addresses to a proxy."""
+
+    def __init__(self, folder):
+        self.relay_port, self.proxy_port = free_port(), free_port()
+        super().__init__(folder)
+
+    def start(self):
+        self.properties = {
+            "listeners": f"PLAINTEXT://{self.bootstrap},CONTROLLER://127.0.0.1:{self.controller_port},"
+                         f"RELAY://127.0.0.1:{self.relay_port}",
+            "advertised.listeners": f"PLAINTEXT://{self.bootstrap},RELAY://127.0.0.1:{self.proxy_port}",
+            "listener.security.protocol.map": "PLAINTEXT:PLAINTEXT,CONTROLLER:PLAINTEXT,RELAY:PLAINTEXT",
+            "inter.broker.listener.name": "PLAINTEXT",
+        }
+        super().start()
+
+
+class WalDisk:
+    """A small file system under pg_wal. There is none where mounting is not allowed: then `mounted` is False."""
+
+    def __init__(self, postgres):
+        self.folder = postgres.folder / "wal-disk"
+        self.folder.mkdir()
+        self.mounted = subprocess.run(["mount", "-t", "tmpfs", "-o", f"size={WAL_DISK_MB}M,mode=700", "tmpfs", self.folder],
+                                      capture_output=True).returncode == 0
+        if self.mounted:
+            postgres.stop()
+            wal = postgres.datadir / "pg_wal"
+            owner = wal.stat()
+            shutil.copytree(wal, self.folder / "pg_wal")
+            for path in (self.folder, *self.folder.rglob("*")):
+                os.chown(path, owner.st_uid, owner.st_gid)
+            shutil.rmtree(wal)
+            wal.symlink_to(self.folder / "pg_wal")
+            postgres.start()
+
+    def fill(self):
+        with suppress(OSError), open(self.folder / "filler", "wb", buffering=0) as filler:
+            while True:
+                filler.write(b"\0" * 4096)
+
+    def clear(self):
+        (self.folder / "filler").unlink(missing_ok=True)
+
+    def close(self):
+        if self.mounted:
+            subprocess.run(["umount", "-l", self.folder], check=False)
+
+
+class Slot:
+    """A place where a relay always runs: one that exits is followed by a new one, until stop()."""
+
+    def __init__(self, name, start):
+        self.name, self._start = name, start
+        self.exits = []  # (time, exit code, what was asked for: None, SIGTERM or SIGKILL)
+        self.log = []  # of relays that are gone
+        self._asked = None
+        self._end = threading.Event()
+        self.relay = start()
+        self._thread = threading.Thread(target=self._watch, daemon=True)
+        self._thread.start()
+
+    def _watch(self):
+        while True:
+            code = self.relay.process.wait()
+            self.exits.append((time.time(), code, self._asked))
+            self.log += [f"--- {self.name}, process {self.relay.pid}, exit code {code}", *self.relay.lines]
+            self._asked = None
+            if self._end.wait(0.2):
+                return
+            self.relay = self._start()
+
+    def ask(self, number):
+        """Sends a signal that ends the process, and waits until its successor runs."""
+        gone = self.relay
+        self._asked = number
+        gone.signal(number)
+        wait_until(lambda: self.relay is not gone, 60, f"the end of {self.name} after signal {number}")
+
+    def stop(self):
+        """SIGTERM at last: the exit code."""
+        self._end.set()
+        self._asked = 15
+        with suppress(ProcessLookupError):
+            self.relay.signal(15)
+        try:
+            return self.relay.wait(60)
+        finally:
+            self.relay.kill()
+            self._thread.join(10)
+
+    def troubles(self):
+        """Exits that nothing explains."""
+        for moment, code, asked in self.exits:
+            explained = {None: EXIT_UNREACHABLE, 15: {0, -15} | EXIT_UNREACHABLE, 9: {-9}}[asked]
+            if code not in explained:
+                yield f"{self.name} exited with {code} at {moment:.3f} (signal sent: {asked})"
+
+
+class World:
+    """A context manager that sets everything up, and takes it down."""
+
+    def __init__(self, binary, mode):
+        self.binary, self.mode = binary, mode
+        self.mortal_until = 0  # the outbox's rows of topic `mortal` that were claimed before may be gone with it
+        self.squeezed_to = None  # the smallest limit that topic `squeezed` ever had
+
+    def __enter__(self):
+        with ExitStack() as stack:
+            self._set_up(stack)
+            self._stack = stack.pop_all()
+        return self
+
+    def __exit__(self, *_):
+        self._stack.close()
+
+    def _set_up(self, stack):
+        folders = Folders()
+        stack.callback(folders.close)
+        self.postgres = Postgres(folders.new("postgres"), settings=SERVER_SETTINGS)
+        stack.callback(self.postgres.stop, "immediate")
+        self.wal_disk = WalDisk(self.postgres)
+        stack.callback(self.wal_disk.close)
+        self.kafka = ProxiedKafka(folders.new("kafka"))
+        stack.callback(self.kafka.kill)
+        self.postgres_proxy = Proxy(free_port(), self.postgres.port)
+        stack.callback(self.postgres_proxy.close)
+        self.kafka_proxy = Proxy(self.kafka.proxy_port, self.kafka.relay_port)
+        stack.callback(self.kafka_proxy.close)
+        self.database = self.postgres.create_database()
+        done = run_command(self.binary, "init", "--postgres", self.database)
+        assert done.returncode == 0, done.stdout + done.stderr
+        for name, partitions in TOPICS.items():
+            self.kafka.create_topic(name, partitions)
+        self.slots = []
+        stack.callback(self._kill_relays)
+        for name in ("relay-a", "relay-b"):
+            self.slots.append(Slot(name, self._start_relay))
+
+    def _start_relay(self):
+        options = RELAY_OPTIONS
+        if self.mode == "exactly_once":
+            options += ("--delivery", "exactly_once", "--transactional-id", "chaos")
+        return Relay(self.binary, "--postgres", self.postgres.conninfo(self.database.name, port=self.postgres_proxy.port),
+                     "--brokers", f"127.0.0.1:{self.kafka_proxy.port}", *options)
+
+    def _kill_relays(self):
+        for slot in self.slots:
+            slot._end.set()
+            slot.relay.kill()
+
+    # --- what is asked while things break ---
+
+    def ask(self, query, default=None):
+        """One value from the database; default while it does not answer."""
+        try:
+            with self.database.connect(connect_timeout=5) as connection:
+                return connection.execute(query).fetchone()[0]
+        except psycopg.OperationalError:
+            return default
+
+    def newest_receipt(self):
+        return self.ask("select coalesce(max(id), 0) from outbox.settlement", 0)
+
+    def leader(self):
+        """The slot that leads by the database's word, else any; and whether the word was there."""
+        info = self.ask("select holder_info from outbox.leader where has_lease", "") or ""
+        pid = re.search(r"pid (\d+)", info)
+        return next((slot for slot in self.slots if pid and slot.relay.pid == int(pid[1])), self.slots[0])
+
+    def standby(self):
+        leader = self.leader()
+        return next(slot for slot in self.slots if slot is not leader)
+
+    def postgres_up(self):
+        """Starts the server as often as it takes."""
+        def is_up():
+            with suppress(AssertionError):
+                self.postgres.start()
+            return self.ask("select true", False)
+        wait_until(is_up, 90, "PostgreSQL's return")
