@@ -43,6 +43,7 @@ struct row {
     enum row_scope released_scope;
     int32_t attempts;     /* made before this one */
     int32_t code;         /* the last delivery report's error code */
+    uint32_t group_limit; /* most rows of a group it may be in, after a refusal in a transaction; 0 = the lane's */
     bool is_unsure;       /* that report could not say whether the broker has it */
     bool is_sent;         /* librdkafka has it, or had it in the open transaction */
     bool is_acknowledged; /* by the broker, in a transaction that is not committed */
