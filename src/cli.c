@@ -58,7 +58,11 @@ const struct cli_command cli_commands[] = {
     {.name = "version",
      .run = cli_version,
      .summary = "Print the version of denpyo and of the libraries it runs with."},
-    {.name = "help", .run = cli_help, .words = "[COMMAND]", .summary = "Explain denpyo, or one command."},
+    {.name = "help",
+     .run = cli_help,
+     .words = "[COMMAND]",
+     .summary = "Explain denpyo, or one command.",
+     .details = "\"denpyo help outcomes\" prints what each answer of Kafka makes of a message."},
 };
 const size_t cli_command_count = sizeof cli_commands / sizeof *cli_commands;
 

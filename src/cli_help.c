@@ -3,6 +3,7 @@
 #include <string.h>
 
 #include "denpyo/cli.h"
+#include "denpyo/outcome_table.h"
 
 /* Options that are worth a place in every command's help. */
 static const char *const connections[] = {"config", "postgres", "brokers", "schema"};
@@ -87,6 +88,10 @@ void cli_help_print(FILE *out, const struct cli_command *command) {
 int cli_help(int argc, char **argv) {
     struct fault f = {0};
     const struct cli_command *command = NULL;
+    if (argc > 0 && strcmp(argv[0], "outcomes") == 0) {
+        outcome_table_print(stdout);
+        return CLI_OK;
+    }
     if (argc > 0 && (command = cli_find(argv[0], &f)) == NULL)
         return cli_fail(&f);
     cli_help_print(stdout, command);

@@ -1,11 +1,15 @@
 /* outcome.c: decides what becomes of rows that the broker or its client refused. */
 #include "denpyo/outcome.h"
 
+#include <assert.h>
 #include <stdarg.h>
 #include <stdio.h>
 
 #include "denpyo/log.h"
+#include "denpyo/outcome_table.h"
 #include "denpyo/retry.h"
+
+#define SUSPECT_FACTOR 16 /* each abort costs a round through the coordinator: few steps to the guilty row */
 
 static uint32_t random_bits(struct publisher *p) {
     /* xorshift32 (Marsaglia, "Xorshift RNGs", 2003): jitter needs no more. */
@@ -88,12 +92,60 @@ static void reject_as_message(struct publisher *p, struct row *row, int code) {
         outcome_reject(p, row, kafka_code_name(code), "%s", kafka_code_text(code));
 }
 
-void outcome_refused(struct publisher *p, struct row *row, int code) {
-    if (kafka_code_is_message(code))
+/* No message can go through this producer: nothing is sent until the relay has made another. */
+static void break_producer(struct publisher *p, const struct outcome_table_row *why, int code) {
+    if (p->broken != NULL)
+        return;
+    p->broken = why;
+    p->broken_code = code;
+}
+
+/* What the table says of a row that is alone in what was refused. False: the row is still open, to be put back. */
+static bool apply(struct publisher *p, struct row *row, const struct outcome_table_row *verdict, int code) {
+    switch (verdict->becomes) {
+    case OUTCOME_REJECTED:
         reject_as_message(p, row, code);
-    else
-        outcome_fail(p, row, kafka_code_is_topic(code) ? SCOPE_TOPIC : SCOPE_KEY, kafka_code_name(code), "topic %s: %s",
-                     row->topic->name, kafka_code_text(code));
+        return true;
+    case OUTCOME_FAILED:
+    case OUTCOME_TOPIC:
+        outcome_fail(p, row, verdict->becomes == OUTCOME_TOPIC ? SCOPE_TOPIC : SCOPE_KEY, kafka_code_name(code),
+                     "topic %s: %s", row->topic->name, kafka_code_text(code));
+        return true;
+    case OUTCOME_RELAY:
+    case OUTCOME_FATAL:
+        break_producer(p, verdict, code);
+        return false;
+    case OUTCOME_UNKNOWN:
+        if (!p->is_transactional) /* else its transaction is aborted: then nobody sees it */
+            break_producer(p, verdict, code);
+        return false;
+    case OUTCOME_WAITS:
+        p->has_failed = p->is_transactional;
+        return false;
+    case OUTCOME_DISPATCHED:
+        break;
+    }
+    assert(!"what was dispatched was not refused");
+    return false;
+}
+
+bool outcome_refused(struct publisher *p, struct row *row, int code) {
+    return apply(p, row, outcome_table_find(OUTCOME_REFUSED, code), code);
+}
+
+/* A group is one MessageSet and has one fate; should its rows differ, that of which least is known counts for all. */
+static const struct row *most_doubtful(const struct row_queue *rows) {
+    for (const struct row *row = rows->first; row != NULL; row = row->next)
+        if (row->is_unsure)
+            return row;
+    return rows->first;
+}
+
+/* The abort puts the innocent back, too, and all of it is sent again: the lane's limit would have grown by the time the
+ * guilty one's turn comes. So each row of the set remembers how small its group must be. */
+static void suspect(const struct row_queue *rows, size_t group_size) {
+    for (struct row *row = rows->first; row != NULL; row = row->next)
+        row->group_limit = (uint32_t)(group_size / SUSPECT_FACTOR > 0 ? group_size / SUSPECT_FACTOR : 1);
 }
 
 void outcome_of_group(struct publisher *p, struct lane *lane) {
@@ -104,19 +156,23 @@ void outcome_of_group(struct publisher *p, struct lane *lane) {
     }
     struct row_queue rows = lane->refused;
     lane->refused = (struct row_queue){0};
-    int code = rows.first->code;
-    if (rows.first->is_unsure) {
-        /* Perhaps the broker has them: the same ids go again. Recovery by look-up is for after a restart. */
-        outcome_put_back(lane, &rows);
-    } else if (kafka_code_is_topic(code)) {
-        struct row *first = queue_pop(&rows);
-        outcome_put_back(lane, &rows); /* held, one by one, when they come to the gate again */
-        outcome_refused(p, first, code);
-    } else if (lane->group_size > 1) {
+    const struct row *doubtful = most_doubtful(&rows);
+    int code = doubtful->code;
+    const struct outcome_table_row *verdict =
+        outcome_table_find(doubtful->is_unsure ? OUTCOME_MAYBE_PERSISTED : OUTCOME_NOT_PERSISTED, code);
+    bool is_of_one = verdict->becomes == OUTCOME_FAILED || verdict->becomes == OUTCOME_REJECTED;
+    if (is_of_one && lane->group_size > 1) {
         /* The whole set got the error of one: nobody is to blame until it was sent alone. */
         lane->limit = lane->group_size / 2;
+        if (p->is_transactional)
+            suspect(&rows, lane->group_size);
         outcome_put_back(lane, &rows);
-    } else {
-        outcome_refused(p, queue_pop(&rows), code);
+        return;
     }
+    /* Of a topic's rows the first fails, the others are held, one by one, when they come to the gate again. */
+    struct row_queue first = {0};
+    queue_push(&first, queue_pop(&rows));
+    outcome_put_back(lane, &rows);
+    if (!apply(p, first.first, verdict, code))
+        outcome_put_back(lane, &first);
 }

@@ -49,6 +49,7 @@ struct kafka *publish_detach(struct publisher *p) {
     p->listed_first = p->listed_last = NULL;
     p->wanted = p->changing = 0;
     p->stuck = NULL;
+    p->broken = NULL;
     p->in_flight = p->acknowledged = 0;
     p->is_open = p->has_failed = false;
     return kafka;
@@ -95,7 +96,8 @@ static bool take_headers(struct publisher *p, struct row *row, struct kafka_mess
     return true;
 }
 
-/* Hands one row to librdkafka. FULL leaves it with the caller; otherwise it is in flight or closed. */
+/* Hands one row to librdkafka. FULL leaves it with the caller, not to be sent now; otherwise it is in flight or
+ * closed. */
 static enum kafka_produced send_row(struct publisher *p, struct lane *lane, struct row *row) {
     struct hold *hold = holds_check(&p->holds, row);
     if (hold != NULL) {
@@ -125,8 +127,8 @@ static enum kafka_produced send_row(struct publisher *p, struct lane *lane, stru
         lane->group_size++;
         lane->group_open++;
         p->in_flight++;
-    } else if (produced == KAFKA_REFUSED) {
-        outcome_refused(p, row, code);
+    } else if (produced == KAFKA_REFUSED && !outcome_refused(p, row, code)) {
+        return KAFKA_FULL;
     }
     return produced;
 }
@@ -142,9 +144,15 @@ static int64_t weight(const struct row *row) {
 /* Takes from the lane what the next group may have at most. */
 static void take_group(struct publisher *p, struct lane *lane, struct row_queue *group) {
     int64_t bytes = 0, most = kafka_group_max_bytes(p->kafka);
-    while (group->count < lane->limit) {
+    size_t limit = lane->limit;
+    while (group->count < limit) {
         struct row_queue *from = topic_lane_next(lane);
         if (from == NULL)
+            return;
+        uint32_t own_limit = from->first->group_limit;
+        if (own_limit > 0 && own_limit < limit)
+            limit = own_limit;
+        if (group->count >= limit)
             return;
         bytes += weight(from->first);
         if (bytes > most && group->count > 0)
@@ -214,13 +222,15 @@ void publish_route(struct publisher *p, struct batch *batch) {
     }
 }
 
+static bool may_send(const struct publisher *p) {
+    return p->broken == NULL && (!p->is_transactional || (p->is_open && !p->has_failed));
+}
+
 void publish_step(struct publisher *p) {
     if (p->kafka == NULL)
         return;
     route_look_up(p);
-    if (p->is_transactional && (!p->is_open || p->has_failed))
-        return;
-    while (p->listed_first != NULL)
+    while (p->listed_first != NULL && may_send(p))
         if (!send_some(p))
             break; /* librdkafka's queue is full: go on after the next report */
 }

@@ -11,6 +11,7 @@
 
 #include "denpyo/log.h"
 #include "denpyo/relay_parts.h"
+#include "denpyo/relay_producer.h"
 
 #define START_BROKER_MS 10000 /* how long the start waits for a broker's first answer */
 #define RECONNECT_FIRST_US 100000
@@ -246,29 +247,20 @@ static void step_down(struct relay *r) {
 static void step_transaction(struct relay *r, int64_t now) {
     bool is_loaded = r->state != RELAY_LOAD && !r->must_load;
     txn_step(&r->txn, is_loaded && !claim_is_retrying(&r->claim) && !claim_wants_parked(&r->claim, now), now);
-    if (r->txn.state != TXN_BROKEN)
-        return;
-    struct fault f = r->txn.fault;
-    log_event(LOG_ERROR, "the transactional producer failed and is made anew", log_str("code", f.code),
-              log_str("error", f.text), LOG_END);
-    renew_producer(r);
-    begin_term(r);
 }
 
 /* What holds in every state that has the lease. False when the state has changed. */
 static bool step_leader(struct relay *r, int64_t now) {
-    const char *reason;
     lease_step(&r->lease, now);
     if (r->lease.lost || r->ledger.is_fenced) {
         step_down(r);
         return false;
     }
-    if (kafka_fatal(r->publisher.kafka, &reason) != 0) {
-        log_event(LOG_ERROR, "the producer failed and is made anew; what is open will be sent again",
-                  log_str("code", kafka_code_name(kafka_fatal(r->publisher.kafka, &reason))), log_str("error", reason),
-                  LOG_END);
+    if (relay_producer_has_failed(r, now)) {
+        if (!relay_producer_is_due(r, now))
+            return false;
         renew_producer(r);
-        r->must_load = r->load_in_full = true;
+        begin_term(r);
     }
     if (r->publisher.stuck != NULL) {
         log_event(LOG_WARN, "a topic vanished and the producer keeps its messages: it is made anew",

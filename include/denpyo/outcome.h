@@ -7,8 +7,8 @@
 /* All reports of the lane's group are in: decides over its refused rows and the size of the next group. */
 void outcome_of_group(struct publisher *p, struct lane *lane);
 
-/* librdkafka refused the row at once, with this code. */
-void outcome_refused(struct publisher *p, struct row *row, int code);
+/* librdkafka refused the row at once, with this code: closes it, or returns false: it is not to be sent now. */
+bool outcome_refused(struct publisher *p, struct row *row, int code);
 
 /* Closes an OPEN row as rejected: a person decides. Whoever waited for it goes on. */
 void outcome_reject(struct publisher *p, struct row *row, const char *code, const char *format, ...)

@@ -13,6 +13,8 @@
 #include "denpyo/kafka_lookup.h"
 #include "denpyo/topic.h"
 
+struct outcome_table_row;
+
 struct publish_options {
     int64_t retry_initial_ms, retry_max_ms;
     int64_t metadata_refresh_ms; /* how often the partitions of known topics are counted again */
@@ -39,6 +41,8 @@ struct publisher {
     uint64_t lookups;            /* that came back, since start */
     size_t wanted;               /* topics that asked for a look-up */
     size_t changing;             /* topics whose partition count is to change */
+    const struct outcome_table_row *broken; /* why this producer is to be made anew: nothing is sent; or NULL */
+    int broken_code;
     const struct topic *stuck;   /* deleted, and the producer keeps rows of it for ever: to be made anew; or NULL */
     struct envelope_headers headers;
     struct kafka_header *header_list;

@@ -45,6 +45,9 @@ struct relay {
     bool database_lost, broker_lost, broker_answered;
     char database_trouble[600];
     int64_t reconnect_us, reconnect_wait_us;
+    char producer_trouble[40];    /* code of the last producer's failure, "" = it works */
+    uint64_t producer_dispatched; /* how many were, when it failed */
+    int64_t producer_renew_us, producer_wait_us;
     size_t closing; /* producers that are being destroyed */
     int64_t progress_us;
     uint64_t progress_rows;
