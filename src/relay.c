@@ -16,6 +16,7 @@
 #define START_BROKER_MS 10000 /* how long the start waits for a broker's first answer */
 #define RECONNECT_FIRST_US 100000
 #define RECONNECT_MOST_US 2000000
+#define QUIET_US 1000000            /* so long without trouble after a reconnection, and the database is back */
 #define RELEASE_WAIT_US 1000000     /* giving the lease back must not hold up the end */
 #define GIVE_UP_US INT64_C(5000000) /* after the deadline of a stop: to record what came, no longer */
 
@@ -91,6 +92,7 @@ static void forget_all(struct relay *r) {
     load_reset(&r->load);
     each_connection(r, pg_close); /* answers under way speak of what is forgotten */
     lease_reconnect(&r->lease);   /* a renewal's, too */
+    sweep_reset(&r->sweep);
     struct kafka *kafka = publish_detach(&r->publisher);
     ledger_clear(&r->ledger);
     if (kafka == NULL) {
@@ -138,6 +140,7 @@ static void lose_database(struct relay *r, const struct fault *f, int64_t now) {
     each_connection(r, pg_close);
     claim_reset(&r->claim);
     lease_reconnect(&r->lease);
+    sweep_reset(&r->sweep);
     /* A full load that was cut short has brought nothing into memory: it is a full load that is wanted again. */
     r->load_in_full = r->load_in_full || (r->load.state == LOAD_BUSY && r->load.is_full);
     load_reset(&r->load);
@@ -145,6 +148,7 @@ static void lose_database(struct relay *r, const struct fault *f, int64_t now) {
     r->reconnect_wait_us = r->reconnect_wait_us == 0 ? RECONNECT_FIRST_US : r->reconnect_wait_us * 2;
     if (r->reconnect_wait_us > RECONNECT_MOST_US)
         r->reconnect_wait_us = RECONNECT_MOST_US;
+    r->lost_us = now;
     r->reconnect_us = now + r->reconnect_wait_us;
 }
 
@@ -173,12 +177,15 @@ static void step_connections(struct relay *r, int64_t now) {
         each_connection(r, pg_connect);
 }
 
-/* The database answered what was asked: only then is it back. */
-static void note_database(struct relay *r) {
-    r->reconnect_wait_us = 0;
-    if (r->database_lost)
-        log_event(LOG_INFO, "database is back", LOG_END);
+/* An answer does not prove that the database is back: one with a full disk can be read and not written. A settlement
+ * does, or some time without trouble. */
+static void note_database(struct relay *r, int64_t now) {
+    bool is_quiet = are_ready(r) && now >= r->reconnect_us + QUIET_US;
+    if (!r->database_lost || !(is_quiet || r->settle.settled_us > r->lost_us))
+        return;
+    log_event(LOG_INFO, "database is back", LOG_END);
     r->database_lost = false;
+    r->reconnect_wait_us = 0;
 }
 
 /* ---- the broker ---- */
@@ -231,7 +238,6 @@ static void step_standby(struct relay *r, int64_t now) {
     if (!r->lease.held)
         return;
     log_event(LOG_INFO, "leading", log_str("relay", r->lease.relay), log_int("epoch", r->lease.epoch), LOG_END);
-    note_database(r);
     begin_term(r); /* it is loaded once the other connections are there, too */
     enter(r, RELAY_LOAD);
 }
@@ -296,7 +302,6 @@ static void step_load(struct relay *r, int64_t now) {
         renew_producer(r);
         begin_term(r);
     } else if (r->load.state == LOAD_DONE) {
-        note_database(r);
         enter(r, r->stopping ? RELAY_DRAIN : RELAY_LEAD);
     }
 }
@@ -313,6 +318,7 @@ static void step_lead(struct relay *r, int64_t now) {
         return;
     settle_step(&r->settle, !claim_is_retrying(&r->claim));
     claim_step(&r->claim, now);
+    sweep_step(&r->sweep, now);
     publish_step(&r->publisher);
 }
 
@@ -428,6 +434,7 @@ static void run(struct relay *r) {
         states[r->state].step(r, now);
         if (r->stopping && now >= r->stopping_us + r->config->shutdown_flush_ms * 1000 + 2 * GIVE_UP_US)
             enter(r, RELAY_STOPPED); /* whatever it waits for: a stop comes to an end */
+        note_database(r, now);
         note_broker(r);
         relay_parts_progress(r, now);
         loop_turn(r->loop, r->state == before ? wake_us(r, now) : now); /* a new state takes its first step at once */

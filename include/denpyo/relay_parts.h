@@ -11,6 +11,7 @@
 #include "denpyo/publish.h"
 #include "denpyo/route.h"
 #include "denpyo/settle.h"
+#include "denpyo/sweep.h"
 #include "denpyo/txn.h"
 #include "denpyo/worker.h"
 
@@ -33,6 +34,7 @@ struct relay {
     struct settle settle;
     struct load load;
     struct reconcile reconcile;
+    struct sweep sweep;
     struct kafka_options kafka_options;
     struct txn txn;
     struct kafka_property *properties; /* config->kafka as the driver wants it */
@@ -44,11 +46,11 @@ struct relay {
     bool must_load, load_in_full;
     bool database_lost, broker_lost, broker_answered;
     char database_trouble[600];
-    int64_t reconnect_us, reconnect_wait_us;
+    int64_t lost_us, reconnect_us, reconnect_wait_us; /* when the database was lost last, and is connected to again */
     char producer_trouble[40];    /* code of the last producer's failure, "" = it works */
     uint64_t producer_dispatched; /* how many were, when it failed */
     int64_t producer_renew_us, producer_wait_us;
-    size_t closing; /* producers that are being destroyed */
+    size_t closing;                                   /* producers that are being destroyed */
     int64_t progress_us;
     uint64_t progress_rows;
 };
