@@ -168,7 +168,10 @@ def test_case_16_a_page_costs_what_it_holds_whatever_lies_between(window, plans)
         claimant = Claimant(connection, plans)
         ((upto, _, low, high, late),) = claimant.run("window_poll", before, after)
         assert (upto, low, high) == (after, fresh[0], fresh[-1]) and late.count(",") == 1
-        mixed = lambda begin: ("claim_mixed", before, after, max(begin, low - 1), high, PAGE, 10**6, late, begin)
+
+        def mixed(begin):
+            return "claim_mixed", before, after, max(begin, low - 1), high, PAGE, 10**6, late, begin
+
         pages, begin = [], 0
         while page := [row[0] for row in claimant.run(*mixed(begin))]:
             pages.append(page)
