@@ -14,15 +14,18 @@ KINDS = {}
 
 
 class Kind:
-    """A fault by name; may_double: an unknown outcome can come of it, and with it a second copy."""
+    """
+    A fault by name. Two whose parts of the world differ may come at once. may_double: an unknown outcome can come of
+    it, and with it a second copy.
+    """
 
-    def __init__(self, name, run, may_double):
-        self.name, self.run, self.may_double = name, run, may_double
+    def __init__(self, name, part, run, may_double):
+        self.name, self.part, self.run, self.may_double = name, part, run, may_double
 
 
-def kind(name, may_double=True):
+def kind(name, part, may_double=True):
     def register(function):
-        KINDS[name] = Kind(name, function, may_double)
+        KINDS[name] = Kind(name, part, function, may_double)
         return function
     return register
 
@@ -42,66 +45,66 @@ def frozen(slot, seconds):
     return f"{slot.name}, {detail}"
 
 
-@kind("leader SIGKILL")
+@kind("leader SIGKILL", "relays")
 def leader_kill(world, rng):
     slot = world.leader()
     slot.ask(signal.SIGKILL)
     return slot.name
 
 
-@kind("standby SIGKILL", may_double=False)
+@kind("standby SIGKILL", "relays", may_double=False)
 def standby_kill(world, rng):
     slot = world.standby()
     slot.ask(signal.SIGKILL)
     return slot.name
 
 
-@kind("both relays SIGKILL")
+@kind("both relays SIGKILL", "relays")
 def both_kill(world, rng):
     for slot in world.slots:
         slot.ask(signal.SIGKILL)
     return "both"
 
 
-@kind("leader SIGTERM", may_double=False)
+@kind("leader SIGTERM", "relays", may_double=False)
 def leader_term(world, rng):
     slot = world.leader()
     slot.ask(signal.SIGTERM)
     return slot.name
 
 
-@kind("standby SIGTERM", may_double=False)
+@kind("standby SIGTERM", "relays", may_double=False)
 def standby_term(world, rng):
     slot = world.standby()
     slot.ask(signal.SIGTERM)
     return slot.name
 
 
-@kind("leader frozen within lease")
+@kind("leader frozen within lease", "relays")
 def leader_frozen_short(world, rng):
     return frozen(world.leader(), rng.uniform(0.1, 0.5) * LEASE_S)
 
 
-@kind("leader frozen beyond lease")
+@kind("leader frozen beyond lease", "relays")
 def leader_frozen_long(world, rng):
     return frozen(world.leader(), rng.uniform(1.2, 2) * LEASE_S)
 
 
-@kind("standby frozen", may_double=False)
+@kind("standby frozen", "relays", may_double=False)
 def standby_frozen(world, rng):
     return frozen(world.standby(), rng.uniform(0.2, 1.5) * LEASE_S)
 
 
 # --- the database ---
 
-@kind("PostgreSQL restart fast")
+@kind("PostgreSQL restart fast", "database")
 def postgres_fast(world, rng):
     world.postgres.stop("fast")
     world.postgres_up()
     return "fast"
 
 
-@kind("PostgreSQL crash")
+@kind("PostgreSQL crash", "database")
 def postgres_crash(world, rng):
     world.postgres.stop("immediate")
     detail = lasting(rng.uniform(0, 2))
@@ -109,7 +112,7 @@ def postgres_crash(world, rng):
     return detail
 
 
-@kind("backend terminated")
+@kind("backend terminated", "database")
 def backend_terminated(world, rng):
     """Some of the relays' connections; they are those that nobody named a writer."""
     count = world.ask("select count(pg_terminate_backend(pid)) from (select pid from pg_stat_activity where"
@@ -118,7 +121,7 @@ def backend_terminated(world, rng):
     return f"{count} backends"
 
 
-@kind("disk full under pg_wal")
+@kind("disk full under pg_wal", "database")
 def disk_full(world, rng):
     """Whoever needs a new segment of WAL stops the whole server."""
     if not world.wal_disk.mounted:
@@ -140,26 +143,29 @@ def disk_full(world, rng):
 
 # --- the broker ---
 
-@kind("broker SIGKILL")
+@kind("broker SIGKILL", "broker")
 def broker_kill(world, rng):
-    world.kafka.kill()
-    world.kafka.start()
-    return "killed"
+    broker = rng.choice(world.brokers)
+    broker.kill()
+    broker.start()
+    return broker.folder.name
 
 
-@kind("broker restart")
+@kind("broker restart", "broker")
 def broker_restart(world, rng):
-    world.kafka.stop()
-    world.kafka.start()
-    return "stopped"
+    broker = rng.choice(world.brokers)
+    broker.stop()
+    broker.start()
+    return broker.folder.name
 
 
-@kind("broker frozen")
+@kind("broker frozen", "broker")
 def broker_frozen(world, rng):
-    world.kafka.freeze()
+    broker = rng.choice(world.brokers)
+    broker.freeze()
     detail = lasting(rng.uniform(0.5, 8))
-    world.kafka.thaw()
-    return detail
+    broker.thaw()
+    return f"{broker.folder.name}, {detail}"
 
 
 # --- the network ---
@@ -192,13 +198,13 @@ def silenced(proxy, rng):
 
 for place in ("postgres", "kafka"):
     for manner, function in (("cut", cut), ("delayed", delayed), ("silent", silenced)):
-        kind(f"network to {place} {manner}")(
-            lambda world, rng, place=place, function=function: function(getattr(world, f"{place}_proxy"), rng))
+        kind(f"network to {place} {manner}", f"network to {place}")(
+            lambda world, rng, place=place, function=function: function(rng.choice(world.proxies[place]), rng))
 
 
 # --- topics ---
 
-@kind("topic squeezed")
+@kind("topic squeezed", "broker")
 def topic_squeezed(world, rng):
     """For a while the topic takes no large message: those are rejected, and only those."""
     world.squeezed_to = SQUEEZED_BYTES
@@ -208,7 +214,7 @@ def topic_squeezed(world, rng):
     return detail
 
 
-@kind("topic deleted and made anew")
+@kind("topic deleted and made anew", "broker")
 def topic_recreated(world, rng):
     partitions = world.kafka.partitions("mortal")
     world.kafka.delete_topic("mortal")

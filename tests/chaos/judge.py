@@ -65,7 +65,7 @@ class Judgement:
             lives = {row[0]: row[1:] for row in connection.execute(LIVES, (list(asked),))}
             states = self._state_troubles(connection)
         self.rejected = len(offside)
-        gone = {number for number, life in lives.items() if self._went_with_its_topic(life)}
+        self.gone = gone = {number for number, life in lives.items() if self._went_with_its_topic(life)}
         v = self.verdict
         self.violations = {
             "lost": sorted(set(v.missing) - set(offside) - gone),
@@ -93,7 +93,7 @@ class Judgement:
         if life is None or self.world.mode == "exactly_once":
             return False
         begin, end = map(_seconds, life[:2])
-        kinds = [event.kind for event in self.history if event.may_double and event.begin <= end and event.end >= begin]
+        kinds = [event.kind for event in self.history if event.may_double and event.begin <= end and (event.end or end) >= begin]
         self.doubles.update(kinds[-1:])
         return bool(kinds)
 

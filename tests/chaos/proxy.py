@@ -13,10 +13,9 @@ class Proxy:
     and flow when it ends, as they would from a network that comes back before TCP gives up.
     """
 
-    def __init__(self, port, target):
+    def __init__(self, port, target, usual_delay_s=0):
         self.port, self.target = port, target
-        self.accepted = 0
-        self._delay_s = 0
+        self._delay_s = self._usual_delay_s = usual_delay_s
         self._refusing = False
         self._writers = set()
         self._loop = asyncio.new_event_loop()
@@ -33,8 +32,8 @@ class Proxy:
         self._refusing = refusing
 
     def delay(self, seconds):
-        """Every piece of every connection takes so much longer, in both directions."""
-        self._delay_s = seconds
+        """Every piece of every connection takes so much longer than usual, in both directions."""
+        self._delay_s = self._usual_delay_s + seconds
 
     def silence(self):
         """Nothing flows any more, and nobody is told; new connections are accepted and stay silent."""
@@ -74,7 +73,6 @@ class Proxy:
             self._flows.clear()
 
     async def _accept(self, reader, writer):
-        self.accepted += 1
         self._writers.add(writer)
         try:
             await self._flows.wait()

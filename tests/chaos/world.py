@@ -1,6 +1,7 @@
 """The world that chaos breaks: a database, a broker, proxies in front of both, two relays, and topics with a history."""
 
 import os
+import random
 import re
 import shutil
 import subprocess
@@ -9,6 +10,7 @@ import time
 from contextlib import ExitStack, suppress
 
 import psycopg
+from confluent_kafka.admin import NewTopic
 from lib.devserver import Folders, free_port
 from lib.kafka import Kafka
 from lib.postgres import Postgres
@@ -25,22 +27,56 @@ EXIT_UNREACHABLE = {3, 4}  # a relay that starts while a server is away says so 
 TOPICS = {"orders": 6, "events": 3, "squeezed": 3, "mortal": 2}
 
 
-class ProxiedKafka(Kafka):
-    """A broker with a second listener, which sends whoever asks it for addresses to a proxy."""
+class Broker(Kafka):
+    """
+    One broker of a cluster whose first one is the controller, too. A second listener sends whoever asks it for addresses to
+    a proxy, and so on to wherever that forwards: the relays see the cluster through proxies, the judge does not.
+    """
 
-    def __init__(self, folder):
+    def __init__(self, folder, node, first=None, replicas=1):
+        self.node, self.replicas = node, replicas
         self.relay_port, self.proxy_port = free_port(), free_port()
+        self._first = first or self
         super().__init__(folder)
 
     def start(self):
+        controls = self._first is self
         self.properties = {
-            "listeners": f"PLAINTEXT://{self.bootstrap},CONTROLLER://127.0.0.1:{self.controller_port},"
-                         f"RELAY://127.0.0.1:{self.relay_port}",
+            "node.id": self.node,
+            "process.roles": "broker,controller" if controls else "broker",
+            "controller.quorum.voters": f"1@127.0.0.1:{self._first.controller_port}",
+            "listeners": f"PLAINTEXT://{self.bootstrap},RELAY://127.0.0.1:{self.relay_port}"
+                         + f",CONTROLLER://127.0.0.1:{self.controller_port}" * controls,
             "advertised.listeners": f"PLAINTEXT://{self.bootstrap},RELAY://127.0.0.1:{self.proxy_port}",
             "listener.security.protocol.map": "PLAINTEXT:PLAINTEXT,CONTROLLER:PLAINTEXT,RELAY:PLAINTEXT",
             "inter.broker.listener.name": "PLAINTEXT",
+            "replica.lag.time.max.ms": 5000,
+            "offsets.topic.replication.factor": self.replicas,
+            "transaction.state.log.replication.factor": self.replicas,
+            "transaction.state.log.min.isr": self._least_in_sync(),
+            "min.insync.replicas": self._least_in_sync(),
         }
+        if not controls:
+            self._join_cluster()
         super().start()
+
+    def _least_in_sync(self):
+        return 2 if self.replicas > 2 else 1
+
+    def _join_cluster(self):
+        """A broker that is no controller needs no more of a formatted storage than to whom it belongs."""
+        data = self.folder / "data"
+        data.mkdir(exist_ok=True)
+        if not (data / "meta.properties").exists():
+            first = (self._first.folder / "data" / "meta.properties").read_text()
+            (cluster,) = re.findall(r"^cluster\.id=.*$", first, re.MULTILINE)
+            (data / "meta.properties").write_text(f"version=1\n{cluster}\nnode.id={self.node}\n")
+
+    def create_topic(self, name=None, partitions=1, config=None):
+        topic = NewTopic(name, num_partitions=partitions, replication_factor=self.replicas, config=config or {})
+        self.admin.create_topics([topic])[name].result(30)
+        wait_until(lambda: len(self._led_partitions(name)) == partitions, 30, f"topic {name}")
+        return name
 
 
 class WalDisk:
@@ -128,10 +164,17 @@ class Slot:
 class World:
     """A context manager that sets everything up, and takes it down."""
 
-    def __init__(self, binary, mode):
-        self.binary, self.mode = binary, mode
-        self.mortal_until = 0  # the outbox's rows of topic `mortal` that were claimed before may be gone with it
+    def __init__(self, binary, mode, brokers, seed):
+        self.binary, self.mode, self._broker_count = binary, mode, brokers
+        rng = random.Random(f"{seed} world")
+        self.batch_rows = rng.choice([50, 400, 5000])
+        self.distance_ms = rng.choice([0, 1, 5])
+        self.mortal_until = 0  # rows of topic `mortal` that were claimed before may be gone with it
         self.squeezed_to = None  # the smallest limit that topic `squeezed` ever had
+
+    def __str__(self):
+        return (f"{self._broker_count} broker(s), {self.distance_ms} ms away; batches of at most {self.batch_rows} rows,"
+                f" lease {LEASE_MS} ms")
 
     def __enter__(self):
         with ExitStack() as stack:
@@ -149,12 +192,16 @@ class World:
         stack.callback(self.postgres.stop, "immediate")
         self.wal_disk = WalDisk(self.postgres)
         stack.callback(self.wal_disk.close)
-        self.kafka = ProxiedKafka(folders.new("kafka"))
-        stack.callback(self.kafka.kill)
-        self.postgres_proxy = Proxy(free_port(), self.postgres.port)
-        stack.callback(self.postgres_proxy.close)
-        self.kafka_proxy = Proxy(self.kafka.proxy_port, self.kafka.relay_port)
-        stack.callback(self.kafka_proxy.close)
+        self.brokers = []
+        for node in range(1, self._broker_count + 1):
+            first = self.brokers[0] if self.brokers else None
+            self.brokers.append(Broker(folders.new("kafka"), node, first, self._broker_count))
+            stack.callback(self.brokers[-1].kill)
+        self.kafka = self.brokers[0]
+        to_kafka = [(broker.proxy_port, broker.relay_port, self.distance_ms / 1000) for broker in self.brokers]
+        self.proxies = {"postgres": [Proxy(free_port(), self.postgres.port)], "kafka": [Proxy(*way) for way in to_kafka]}
+        for proxy in sum(self.proxies.values(), []):
+            stack.callback(proxy.close)
         self.database = self.postgres.create_database()
         done = run_command(self.binary, "init", "--postgres", self.database)
         assert done.returncode == 0, done.stdout + done.stderr
@@ -166,11 +213,12 @@ class World:
             self.slots.append(Slot(name, self._start_relay))
 
     def _start_relay(self):
-        options = RELAY_OPTIONS
+        options = (*RELAY_OPTIONS, "--batch-rows", self.batch_rows)
         if self.mode == "exactly_once":
             options += ("--delivery", "exactly_once", "--transactional-id", "chaos")
-        return Relay(self.binary, "--postgres", self.postgres.conninfo(self.database.name, port=self.postgres_proxy.port),
-                     "--brokers", f"127.0.0.1:{self.kafka_proxy.port}", *options)
+        database = self.postgres.conninfo(self.database.name, port=self.proxies["postgres"][0].port)
+        brokers = ",".join(f"127.0.0.1:{proxy.port}" for proxy in self.proxies["kafka"])
+        return Relay(self.binary, "--postgres", database, "--brokers", brokers, *options)
 
     def _kill_relays(self):
         for slot in self.slots:
@@ -180,10 +228,11 @@ class World:
     # --- what is asked while things break ---
 
     def ask(self, query, default=None):
-        """One value from the database; default while it does not answer."""
+        """One value from the database; default while it does not answer, or has none."""
         try:
             with self.database.connect(connect_timeout=5) as connection:
-                return connection.execute(query).fetchone()[0]
+                row = connection.execute(query).fetchone()
+                return default if row is None else row[0]
         except psycopg.OperationalError:
             return default
 

@@ -10,6 +10,12 @@ import psycopg
 
 ORDERED_KEYS, FREE_KEYS = 40, 20
 BIG_BYTES = (9_000, 24_000)
+BURST = """
+with free as (select key from aggregate order by key for update skip locked)
+insert into outbox.message (topic, key, payload)
+select (%(topics)s::text[])[1 + (random() * 1000)::int %% %(count)s], key, 'burst ' || n || md5(random()::text)
+from generate_series(1, %(rows)s / (select 1 + count(*) from free)) n, free order by n, key
+"""
 ENDINGS = {"commit": 60, "asynchronous commit": 14, "rollback": 10, "prepared": 7, "prepared, rolled back": 3, "slow": 6}
 WAYS = {"insert": 5, "copy": 2, "savepoints": 3}
 COLUMNS = "topic, key, payload, available_at"
@@ -24,6 +30,16 @@ def set_up(database):
     """The aggregates whose rows are locked."""
     database.execute("create table aggregate (key text primary key)")
     database.execute("insert into aggregate select 'locked-' || i from generate_series(0, %s) i", (ORDERED_KEYS - 1,))
+
+
+def burst(database, topics, rows):
+    """About so many rows in one transaction, over all ordered keys that nobody else holds; whether it was committed."""
+    try:
+        with database.connect(connect_timeout=5) as connection:
+            connection.execute(BURST, {"topics": topics, "count": len(topics), "rows": rows})
+        return True
+    except psycopg.OperationalError:
+        return False
 
 
 class Writer(threading.Thread):
