@@ -32,7 +32,7 @@ select b.id, epoch, window_from::text, window_to::text, after_id, upto_id, row_c
        claimed_at, s.settled_at from outbox.message m
 join outbox.batch b on m.id = any (b.parked_ids) or b.parked_ids is null and m.id > b.after_id and m.id <= b.upto_id
      and pg_visible_in_snapshot(m.xid, b.window_to) and not pg_visible_in_snapshot(m.xid, b.window_from)
-left join outbox.settlement s using (relay, id) where m.id = %s order by b.id""",
+left join outbox.settlement s on s.relay = b.relay and s.id = b.id where m.id = %s order by b.id""",
     "receipt": "select * from outbox.receipt where id = %s",
     "parked": "select * from outbox.parked where id = %s",
 }
