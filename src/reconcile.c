@@ -1,6 +1,7 @@
 /* reconcile.c: matches the rows of open batches with what the ends of their topics hold. */
 #include "denpyo/reconcile.h"
 
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -13,6 +14,7 @@
 #define TIMEOUT_MS 600000      /* one look-up; then another is tried */
 #define CLOCK_MARGIN_MS 120000 /* how far the clocks of relay, database and broker may be apart */
 #define REPORT_EVERY_US 5000000
+#define RETRY_US 500000 /* between two tries */
 
 void reconcile_init(struct reconcile *rc, struct ledger *ledger, struct publisher *publisher, struct pg *pg,
                     struct worker *worker, const struct kafka_options *options) {
@@ -27,6 +29,7 @@ void reconcile_reset(struct reconcile *rc) {
     }
     rc->tail = NULL;
     rc->is_reading = false;
+    rc->retry_us = 0;
     rc->state = RECONCILE_IDLE;
 }
 
@@ -37,8 +40,10 @@ static void take_found(struct reconcile *rc) {
     for (size_t i = 0; i < tail->wanted_count; i++) {
         struct kafka_tail_wanted *w = &tail->wanted[i];
         struct row *row = w->opaque;
-        if (w->offset < 0)
+        if (w->offset < 0) {
+            row->is_unsure = true;
             continue;
+        }
         row->partition = w->partition;
         row->offset = w->offset;
         batch_close_row(row, ROW_DISPATCHED);
@@ -55,22 +60,37 @@ static void take_found(struct reconcile *rc) {
               log_int("ms", (loop_now_us() - rc->started_us) / 1000), LOG_END);
 }
 
+/* One line for each new reason; the next try is not at once. */
+static void note_failure(struct reconcile *rc) {
+    const char *why = rc->tail->fault.text;
+    if (strcmp(rc->failure, why) != 0)
+        log_event(LOG_WARN, "the look-up failed and is tried again", log_str("error", why), LOG_END);
+    snprintf(rc->failure, sizeof rc->failure, "%s", why);
+    rc->tail->found = 0;
+    atomic_store(&rc->tail->read, 0);
+    rc->is_reading = false;
+    rc->retry_us = loop_now_us() + RETRY_US;
+}
+
+static void start_reading(struct reconcile *rc) {
+    rc->is_reading = true;
+    rc->retry_us = 0;
+    rc->outstanding++;
+    kafka_tail_submit(rc->tail, rc->worker);
+}
+
 static void on_tail(struct kafka_tail *tail) {
     struct reconcile *rc = tail->context;
+    rc->outstanding--;
     if (tail != rc->tail) { /* given up meanwhile */
-        rc->outstanding--;
         kafka_tail_free(tail);
         return;
     }
     if (tail->fault.class != FAULT_NONE) {
-        log_event(LOG_WARN, "the look-up failed and is tried again", log_str("error", tail->fault.text), LOG_END);
-        tail->found = 0;
-        atomic_store(&tail->read, 0);
-        kafka_tail_submit(tail, rc->worker);
+        note_failure(rc);
         return;
     }
     take_found(rc);
-    rc->outstanding--;
     kafka_tail_free(tail);
     rc->tail = NULL;
     rc->is_reading = false;
@@ -103,9 +123,7 @@ static void on_starts(void *context, struct pg_result *r) {
             abort();
         topic->starts[topic->start_count++] = (struct kafka_tail_start){(int32_t)pg_int(r, i, 1), number};
     }
-    rc->is_reading = true;
-    rc->outstanding++;
-    kafka_tail_submit(tail, rc->worker);
+    start_reading(rc);
 }
 
 static void ask_starts(struct reconcile *rc) {
@@ -127,7 +145,7 @@ static void ask_starts(struct reconcile *rc) {
 
 /* A row that may have been sent: one that is due and whose payload was read. */
 static bool is_wanted(const struct row *row) {
-    return row->outcome == ROW_OPEN && row->available_us == 0 && row->oversize == 0;
+    return row->outcome == ROW_OPEN && row->available_us == 0 && row->oversize == 0 && !row->is_skipped;
 }
 
 static size_t number_topics(struct batch *const *batches, size_t count, size_t *rows) {
@@ -169,10 +187,11 @@ void reconcile_start(struct reconcile *rc, struct batch *const *batches, size_t 
     size_t rows;
     size_t topics = number_topics(batches, count, &rows);
     rc->state = RECONCILE_DONE;
-    if (rows == 0)
+    if (rows == 0 || rc->publisher->options.on_unknown == PUBLISH_RESEND)
         return;
     rc->state = RECONCILE_BUSY;
     rc->started_us = rc->report_us = loop_now_us();
+    rc->failure[0] = 0;
     rc->tail = kafka_tail_new(topics, rows);
     fill(rc->tail, batches, count);
     rc->tail->options = rc->options;
@@ -185,6 +204,8 @@ void reconcile_start(struct reconcile *rc, struct batch *const *batches, size_t 
 }
 
 void reconcile_step(struct reconcile *rc, int64_t now_us) {
+    if (rc->state == RECONCILE_BUSY && rc->retry_us != 0 && now_us >= rc->retry_us)
+        start_reading(rc);
     if (rc->state != RECONCILE_BUSY || !rc->is_reading || now_us < rc->report_us + REPORT_EVERY_US)
         return;
     rc->report_us = now_us;

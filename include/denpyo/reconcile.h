@@ -27,6 +27,8 @@ struct reconcile {
     bool is_reading;         /* it is on the worker */
     size_t outstanding;      /* look-ups on the worker, given up ones too: it must outlive them */
     int64_t started_us, report_us;
+    int64_t retry_us;  /* when a look-up that failed is tried again, 0 = none */
+    char failure[600]; /* why it failed last */
 };
 
 void reconcile_init(struct reconcile *rc, struct ledger *ledger, struct publisher *publisher, struct pg *pg,
