@@ -90,6 +90,7 @@ def test_stopping_while_the_broker_is_frozen_records_what_was_acknowledged(schem
     with Load(schema_ready, topics, rows=100, pause_s=0.01):
         wait_dispatched(schema_ready, 3000)
         frozen_kafka.freeze()
+        wait_until(lambda: schema_ready.value("select count(*) from outbox.open_batch") > 0, 30, "rows on their way")
         running.signal(signal.SIGTERM)
         assert running.wait() == 0
     running.wait_log(GAVE_UP)
