@@ -11,7 +11,6 @@
 #include "denpyo/publish.h"
 #include "denpyo/route.h"
 #include "denpyo/settle.h"
-#include "denpyo/sweep.h"
 #include "denpyo/txn.h"
 #include "denpyo/worker.h"
 
@@ -34,7 +33,6 @@ struct relay {
     struct settle settle;
     struct load load;
     struct reconcile reconcile;
-    struct sweep sweep;
     struct kafka_options kafka_options;
     struct txn txn;
     struct kafka_property *properties; /* config->kafka as the driver wants it */
