@@ -45,7 +45,7 @@ const struct cli_command cli_commands[] = {
      .details =
          "One line for each check: OK, WARN, FAIL, or SKIP when another one has to pass first. Connect as the relay's\n"
          "user. The first FAIL decides the exit code; a WARN does not.",
-     .flags = {JSON_FLAG}},
+     .flags = {JSON_FLAG, {"--sweep", "compare every settled message with its receipt; what has none is sent"}}},
     {.name = "config",
      .run = cli_config,
      .summary = "Print the effective configuration and where each value came from.",

@@ -7,6 +7,7 @@
 #include <time.h>
 
 #include "denpyo/cli.h"
+#include "denpyo/cli_sweep.h"
 #include "denpyo/cli_view.h"
 #include "denpyo/kafka_admin.h"
 #include "denpyo/migrate.h"
@@ -31,7 +32,7 @@ struct check {
     struct kafka_admin_topic *found;
     size_t found_count;
     json_t *lines; /* all that was said */
-    bool json;
+    bool json, sweep;
     int exit_code; /* of the first failure */
 };
 
@@ -210,6 +211,21 @@ static void check_topics(struct check *c, const char *name) {
     }
 }
 
+/* The whole outbox, only when it is asked for. */
+static void check_sweep(struct check *c, const char *name) {
+    struct sweep_answer answer;
+    struct fault f = {0};
+    if (!cli_sweep_run(c->view.session, c->config, &answer, &f))
+        say(c, name, FAIL, cli_exit_code(&f), "%s", f.text);
+    else if (answer.found > 0)
+        say(c, name, FAIL, CLI_TROUBLE,
+            "%lld of %lld messages were settled without a receipt (the lowest id is %lld): they are parked, and the "
+            "relay \"%s\" sends them when it runs",
+            (long long)answer.found, (long long)answer.seen, (long long)answer.first_found_id, c->config->relay);
+    else
+        say(c, name, OK, CLI_OK, "%lld messages: what is settled has a receipt or a reason", (long long)answer.seen);
+}
+
 /* In this order; a check is skipped when what it stands on is missing. */
 enum needs { NEEDS_NOTHING, NEEDS_SERVER, NEEDS_SCHEMA, NEEDS_BROKER };
 static const struct {
@@ -217,10 +233,15 @@ static const struct {
     enum needs needs;
     void (*run)(struct check *c, const char *name);
 } checks[] = {
-    {"connection", NEEDS_NOTHING, check_connection}, {"server", NEEDS_SERVER, check_server},
-    {"pooling", NEEDS_SERVER, check_pooling},        {"clock", NEEDS_SERVER, check_clock},
-    {"schema", NEEDS_SERVER, check_schema},          {"privileges", NEEDS_SCHEMA, check_privileges},
-    {"broker", NEEDS_NOTHING, check_broker},         {"topics", NEEDS_BROKER, check_topics},
+    {"connection", NEEDS_NOTHING, check_connection},
+    {"server", NEEDS_SERVER, check_server},
+    {"pooling", NEEDS_SERVER, check_pooling},
+    {"clock", NEEDS_SERVER, check_clock},
+    {"schema", NEEDS_SERVER, check_schema},
+    {"privileges", NEEDS_SCHEMA, check_privileges},
+    {"sweep", NEEDS_SCHEMA, check_sweep},
+    {"broker", NEEDS_NOTHING, check_broker},
+    {"topics", NEEDS_BROKER, check_topics},
 };
 
 /* What is missing for the check, or NULL. */
@@ -240,6 +261,8 @@ static const char *missing(const struct check *c, enum needs needs) {
 
 static void run_all(struct check *c) {
     for (size_t i = 0; i < sizeof checks / sizeof *checks; i++) {
+        if (checks[i].run == check_sweep && !c->sweep)
+            continue;
         const char *lacking = missing(c, checks[i].needs);
         if (lacking)
             say(c, checks[i].name, SKIP, CLI_OK, "%s", lacking);
@@ -249,7 +272,9 @@ static void run_all(struct check *c) {
 }
 
 int cli_check(int argc, char **argv) {
-    struct check c = {.json = cli_take_flag(&argc, argv, "--json"), .lines = json_array()};
+    struct check c = {.json = cli_take_flag(&argc, argv, "--json"),
+                      .sweep = cli_take_flag(&argc, argv, "--sweep"),
+                      .lines = json_array()};
     struct config config;
     struct fault f = {0};
     if (!cli_configure(&config, argc, argv, 0, NULL, &f)) {

@@ -50,6 +50,8 @@ const struct config_option config_options[] = {
            "how long SIGTERM waits for acknowledgments of what was sent"),
     NUMBER("metadata.refresh_ms", metadata_refresh_ms, 100, HOUR_MS, "10000", "ms",
            "how often topics and their partitions are looked up again"),
+    NUMBER("sweep.interval_ms", sweep_interval_ms, 0, 720LL * HOUR_MS, "3600000", "ms",
+           "how often every settled message is compared with its receipt; 0 is never"),
     CHOICE("delivery", delivery, "at_least_once", "at_least_once|exactly_once",
            "exactly_once: Kafka transactions; read_committed consumers see each message once"),
     TEXT("transactional_id", transactional_id, 0, 200, "", "NAME",

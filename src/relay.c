@@ -92,6 +92,7 @@ static void forget_all(struct relay *r) {
     load_reset(&r->load);
     each_connection(r, pg_close); /* answers under way speak of what is forgotten */
     lease_reconnect(&r->lease);   /* a renewal's, too */
+    sweep_reset(&r->sweep);
     struct kafka *kafka = publish_detach(&r->publisher);
     ledger_clear(&r->ledger);
     if (kafka == NULL) {
@@ -139,6 +140,7 @@ static void lose_database(struct relay *r, const struct fault *f, int64_t now) {
     each_connection(r, pg_close);
     claim_reset(&r->claim);
     lease_reconnect(&r->lease);
+    sweep_reset(&r->sweep);
     /* A full load that was cut short has brought nothing into memory: it is a full load that is wanted again. */
     r->load_in_full = r->load_in_full || (r->load.state == LOAD_BUSY && r->load.is_full);
     load_reset(&r->load);
@@ -316,6 +318,7 @@ static void step_lead(struct relay *r, int64_t now) {
         return;
     settle_step(&r->settle, !claim_is_retrying(&r->claim));
     claim_step(&r->claim, now);
+    sweep_step(&r->sweep, now);
     publish_step(&r->publisher);
 }
 

@@ -63,6 +63,7 @@ struct relay *relay_parts_new(const struct config *config) {
     reconcile_init(&r->reconcile, &r->ledger, &r->publisher, r->connections[RELAY_CLAIM], r->tail_worker,
                    &r->kafka_options);
     load_init(&r->load, &r->ledger, &r->publisher, &r->settle, &r->reconcile, r->connections[RELAY_CLAIM]);
+    sweep_init(&r->sweep, &r->ledger, r->connections[RELAY_LEASE], config->sweep_interval_ms);
     return r;
 }
 

@@ -30,6 +30,7 @@ static const char *const names[STATEMENT_COUNT] = {
     [STATEMENT_LOAD_PARKED] = "load_parked",
     [STATEMENT_LOAD_HOLDS] = "load_holds",
     [STATEMENT_LOAD_TAILS] = "load_tails",
+    [STATEMENT_SWEEP_PAGE] = "sweep_page",
     [STATEMENT_LEASE_LOOK] = "lease_look",
     [STATEMENT_LEASE_INSERT] = "lease_insert",
     [STATEMENT_LEASE_TAKE] = "lease_take",

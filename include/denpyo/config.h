@@ -66,6 +66,7 @@ struct config {
     int64_t retry_max_ms;          /* retry.max_ms: longest backoff */
     int64_t shutdown_flush_ms;     /* shutdown.flush_ms: how long SIGTERM waits for acknowledgments */
     int64_t metadata_refresh_ms;   /* metadata.refresh_ms: how often partition counts are read again */
+    int64_t sweep_interval_ms;     /* sweep.interval_ms: how often the sweep walks the outbox; 0 = never */
     enum config_delivery delivery; /* delivery */
     char *transactional_id;        /* transactional_id: needed for exactly_once ("" = not given) */
     bool prepare;                  /* prepare: named prepared statements (off behind an old pooler) */

@@ -21,7 +21,7 @@ struct pg_result;
 enum pg_state { PG_CLOSED, PG_CONNECTING, PG_READY, PG_BROKEN };
 
 /* One statement. index < PG_STATEMENTS is its place in the connection's list of prepared ones; text uses $1, $2, … */
-#define PG_STATEMENTS 32
+#define PG_STATEMENTS 40
 struct pg_statement {
     unsigned index;
     const char *name;

@@ -11,6 +11,7 @@
 #include "denpyo/publish.h"
 #include "denpyo/route.h"
 #include "denpyo/settle.h"
+#include "denpyo/sweep.h"
 #include "denpyo/txn.h"
 #include "denpyo/worker.h"
 
@@ -33,6 +34,7 @@ struct relay {
     struct settle settle;
     struct load load;
     struct reconcile reconcile;
+    struct sweep sweep;
     struct kafka_options kafka_options;
     struct txn txn;
     struct kafka_property *properties; /* config->kafka as the driver wants it */
