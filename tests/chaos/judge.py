@@ -52,7 +52,10 @@ class Isolated:
 
 
 class Judgement:
-    """violations: name -> what offends (ids of rows where it can be); figures for the table; doubles by kind of fault."""
+    """
+    violations: name -> what offends (ids of rows where it can be). doubles: kind of fault -> permitted second copies of
+    messages that were in flight then.
+    """
 
     def __init__(self, world, history):
         self.world, self.history = world, history
@@ -94,7 +97,7 @@ class Judgement:
             return False
         begin, end = map(_seconds, life[:2])
         kinds = [event.kind for event in self.history if event.may_double and event.begin <= end and (event.end or end) >= begin]
-        self.doubles.update(kinds[-1:])
+        self.doubles.update(set(kinds))
         return bool(kinds)
 
     def _state_troubles(self, connection):
