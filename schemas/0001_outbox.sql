@@ -123,7 +123,7 @@ create table :"schema".parked (
     parked_at       timestamptz not null default clock_timestamp(),
     claimed_at      timestamptz
 );
-create index parked_due on :"schema".parked (relay, next_attempt_at, id) where state in ('failed', 'delayed', 'requesting');
+create index parked_due on :"schema".parked (relay, next_attempt_at, id) where state in ('failed', 'delayed', 'requesting', 'skipped');
 create index parked_held on :"schema".parked (waits_for_id, id) where state = 'held';
 
 -- What depends on the server. A body in dollar quotes cannot carry the schema's name, so a setting tells it.

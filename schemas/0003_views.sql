@@ -111,7 +111,7 @@ select m.id, m.message_id, m.topic, coalesce(m.key, '\x' || encode(m.key_bytes, 
   from :"schema".claimed m
 union all
 select p.id, p.message_id, p.topic, coalesce(m.key, '\x' || encode(m.key_bytes, 'hex')),
-       case when retry.id is null then p.state else 'requesting' end,
+       case when retry.id is null or p.state = 'skipped' then p.state else 'requesting' end,
        p.attempts, p.error_code, p.error, m.partition, null, m.created_at,
        coalesce(retry.claimed_at, p.claimed_at), null, p.next_attempt_at, p.waits_for_id, p.first_error_at, p.last_error_at
   from :"schema".parked p
@@ -143,7 +143,7 @@ with recursive dispatched (topic) as (
     union all
     select topic, 'requesting', count(*), null from :"schema".claimed group by 1
     union all
-    select p.topic, case when retry.id is null then p.state else 'requesting' end, count(*), null
+    select p.topic, case when retry.id is null or p.state = 'skipped' then p.state else 'requesting' end, count(*), null
       from :"schema".parked p
       left join (select unnest(o.parked_ids) as id from :"schema".open_batch o) retry on retry.id = p.id
      group by 1, 2

@@ -38,6 +38,9 @@ grant select, insert on :"schema".batch, :"schema".settlement, :"schema".settlem
 grant select, insert, update, delete on :"schema".parked to :"relay";
 grant select, insert, update on :"schema".relay to :"relay";
 
+-- Operators decide as the relay's role, or as any role that is granted these.
+grant execute on function :"schema".retry(uuid), :"schema".skip(uuid, text) to :"relay";
+
 -- People and dashboards: the views, which show no payload. The relay may read them too.
 grant select
    on :"schema".status, :"schema".lag, :"schema".backlog, :"schema".stuck, :"schema".receipt,

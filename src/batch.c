@@ -5,6 +5,7 @@
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 
 /* Of two columns, at most one not null: text or bytea, the same bytes on the wire. */
 static const char *either(const struct pg_result *r, int row, int text, int binary, int32_t *size) {
@@ -34,6 +35,8 @@ static void read_row(struct row *row, const struct pg_result *r, int i, bool is_
         row->attempts = (int32_t)pg_int(r, i, PAGE_ATTEMPTS);
         row->released_from = pg_int(r, i, PAGE_WAITS_FOR);
         row->released_scope = pg_int(r, i, PAGE_SCOPE) != 0 ? SCOPE_TOPIC : SCOPE_KEY;
+        row->is_skipped = strcmp(pg_text(r, i, PAGE_STATE), "skipped") == 0;
+        row->is_unsure = strcmp(pg_text(r, i, PAGE_STATE), "requesting") == 0;
     }
 }
 
@@ -71,7 +74,7 @@ void batch_close_row(struct row *row, enum row_outcome outcome) {
 void batch_give_up(struct batch *batch) {
     for (size_t i = 0; i < batch->count; i++)
         if (batch->rows[i].outcome == ROW_OPEN)
-            batch_close_row(&batch->rows[i], ROW_UNKNOWN);
+            batch_close_row(&batch->rows[i], ROW_UNSURE);
 }
 
 void batch_set_trouble(struct row *row, enum row_scope scope, const char *code, const char *format, ...) {

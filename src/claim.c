@@ -14,6 +14,7 @@
 #define LARGE_FACTOR 8         /* a payload above so many times its share of a page ends the page */
 #define RELEASE_FIRST 10000    /* fewer released rows than this go before any new page */
 #define ABSENT_STALE_US 500000 /* a retried row's topic is looked up again when the last answer is older */
+#define DECISION_US 1000000    /* how often it is asked whether a person made a parked row due */
 #define NOTHING_DUE_US 1000000 /* look again when a due row could not be claimed */
 
 void claim_init(struct claim *c, const struct claim_options *options, struct ledger *ledger,
@@ -135,6 +136,14 @@ static void send_claim(struct claim *c) {
     pgarray_free(&counts);
 }
 
+/* Rows that were given up while they were on their way: they may have arrived since. */
+static bool has_unsure(const struct batch *batch) {
+    for (size_t i = 0; i < batch->count; i++)
+        if (batch->rows[i].is_unsure)
+            return true;
+    return false;
+}
+
 static void on_claimed(void *context, struct pg_result *r) {
     struct claim *c = context;
     struct ledger *ledger = c->ledger;
@@ -152,7 +161,11 @@ static void on_claimed(void *context, struct pg_result *r) {
     if (batch->last_page && !batch->is_retry)
         c->bounded = false;
     batch_queue_push(&ledger->open, batch);
-    publish_batch(c->publisher, batch);
+    const struct publisher *p = c->publisher;
+    if ((p->options.on_unknown != PUBLISH_RESEND || p->is_transactional) && has_unsure(batch))
+        c->publisher->must_look_up = true; /* and none of it is sent before */
+    else
+        publish_batch(c->publisher, batch);
 }
 
 /* ---- reading a page ---- */
@@ -420,12 +433,13 @@ void claim_step(struct claim *c, int64_t now_us) {
         c->state = CLAIM_IDLE;
     if (c->state != CLAIM_IDLE || c->staged != NULL)
         return;
-    if (c->ledger->ask_next_due) {
+    if (c->ledger->ask_next_due || now_us >= c->ask_after_us) {
         struct pg_call call = {0};
         pg_add_text(&call, c->ledger->lease->relay);
         statements_send(c->ledger->statements, c->pg, STATEMENT_CLAIM_PARKED_NEXT, &call, on_next_due, c);
         pg_sync(c->pg);
         c->ledger->ask_next_due = false;
+        c->ask_after_us = now_us + DECISION_US;
     }
     /* Not during a transaction: newer rows of a released key may be in its lanes. */
     if (!c->publisher->is_open && claim_wants_parked(c, now_us))

@@ -46,6 +46,12 @@ const struct config_option config_options[] = {
            "first wait before a failed message is tried again"),
     NUMBER("retry.max_ms", retry_max_ms, 1, 24LL * HOUR_MS, "60000", "ms",
            "longest wait before a failed message is tried again"),
+    NUMBER("retry.max_attempts", retry_max_attempts, 0, 1000000, "0", "attempts",
+           "a message that failed so often by itself is rejected; 0: never; outages and topic trouble do not count"),
+    CHOICE("on_reject", on_reject, "continue", "continue|hold",
+           "whether later messages of a rejected one's key go on, or wait until a person decides"),
+    CHOICE("on_unknown", on_unknown, "look_up_then_resend", "look_up_then_resend|resend|hold",
+           "what becomes of messages that may have arrived; hold: rejected unless found, a person decides"),
     NUMBER("shutdown.flush_ms", shutdown_flush_ms, 0, HOUR_MS, "10000", "ms",
            "how long SIGTERM waits for acknowledgments of what was sent"),
     NUMBER("metadata.refresh_ms", metadata_refresh_ms, 100, HOUR_MS, "10000", "ms",
@@ -67,6 +73,8 @@ const struct config_option config_options[] = {
 };
 const size_t config_option_count = sizeof config_options / sizeof *config_options;
 _Static_assert(sizeof config_options / sizeof *config_options <= CONFIG_OPTIONS_MAX, "raise CONFIG_OPTIONS_MAX");
+_Static_assert(sizeof(enum config_on_reject) == sizeof(unsigned) && sizeof(enum config_on_unknown) == sizeof(unsigned),
+               "a choice is stored as an unsigned");
 _Static_assert(sizeof(enum config_delivery) == sizeof(unsigned), "a choice is stored as an unsigned");
 _Static_assert(sizeof(enum log_level) == sizeof(unsigned) && sizeof(enum log_format) == sizeof(unsigned),
                "a choice is stored as an unsigned");

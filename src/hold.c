@@ -215,6 +215,15 @@ void holds_resolve(struct holds *h, const struct row *row) {
     resolve(h, find_key(h, row->topic, row->key, row->key_size), row);
 }
 
+void holds_reject(struct holds *h, struct row *row) {
+    if (!h->by_rejected || row->key == NULL) {
+        holds_resolve(h, row);
+        return;
+    }
+    holds_block(h, row);
+    resolve(h, row->topic->hold, row); /* it may have stood for its whole topic before */
+}
+
 void holds_take(struct holds *h, const struct row *row) {
     if (row->released_from == 0)
         return;
@@ -228,13 +237,14 @@ void holds_take(struct holds *h, const struct row *row) {
 }
 
 void holds_seal(struct holds *h, const struct row *row) {
-    struct hold *hold = row->outcome == ROW_FAILED ? hold_of(h, row, row->trouble->scope) : NULL;
+    bool may_block = row->outcome == ROW_FAILED || row->outcome == ROW_REJECTED;
+    struct hold *hold = may_block ? hold_of(h, row, row->trouble->scope) : NULL;
     if (hold != NULL && hold->row == row)
         hold->row = NULL;
 }
 
-/* What the settlement of a failed row turned from failed to held waits from now on. */
-static void settle_failed(struct holds *h, struct row *row, size_t repointed) {
+/* What the settlement of a row in trouble turned to held waits from now on. */
+static void settle_trouble(struct holds *h, struct row *row, size_t repointed) {
     struct hold *hold = hold_of(h, row, row->trouble->scope);
     if (row->trouble->repoints_from != 0)
         h->repoints--;
@@ -243,8 +253,8 @@ static void settle_failed(struct holds *h, struct row *row, size_t repointed) {
 }
 
 void holds_settle(struct holds *h, struct row *row, size_t repointed) {
-    if (row->outcome == ROW_FAILED) {
-        settle_failed(h, row, repointed);
+    if (row->outcome == ROW_FAILED || row->outcome == ROW_REJECTED) {
+        settle_trouble(h, row, repointed);
     } else if (row->outcome == ROW_HELD) {
         assert(row->hold->pending > 0);
         row->hold->pending--;

@@ -118,6 +118,7 @@ static void send_holds(struct load *l) {
     struct pg_call call = {0};
     pg_add_text(&call, l->ledger->lease->relay);
     pg_add_int(&call, l->ledger->settled_id);
+    pg_add_bool(&call, l->publisher->holds.by_rejected);
     statements_send(l->ledger->statements, l->pg, STATEMENT_LOAD_HOLDS, &call, on_holds, l);
     pg_sync(l->pg);
 }

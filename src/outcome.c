@@ -38,39 +38,61 @@ static void log_row(enum log_level level, const char *event, const struct row *r
               log_str("code", row->trouble->code), log_str("error", row->trouble->text), LOG_END);
 }
 
+/* An earlier row of its key or topic is in trouble or on its way again: this one only waits for it. */
+static bool wait_for_earlier(struct publisher *p, struct row *row) {
+    struct hold *hold = holds_check(&p->holds, row);
+    if (hold == NULL)
+        return false;
+    holds_keep(&p->holds, hold, row);
+    row->topic->in_lanes--;
+    p->held++;
+    return true;
+}
+
+static void reject(struct publisher *p, struct row *row, const char *code, const char *text) {
+    if (p->holds.by_rejected && wait_for_earlier(p, row))
+        return;
+    batch_set_trouble(row, SCOPE_KEY, code, "%s", text);
+    row->attempts++;
+    log_row(LOG_ERROR, "message rejected: a person decides", row);
+    publish_close(row, ROW_REJECTED);
+    holds_reject(&p->holds, row);
+    p->rejected++;
+}
+
 void outcome_reject(struct publisher *p, struct row *row, const char *code, const char *format, ...) {
     char text[300];
     va_list args;
     va_start(args, format);
     vsnprintf(text, sizeof text, format, args);
     va_end(args);
-    batch_set_trouble(row, SCOPE_KEY, code, "%s", text);
-    row->attempts++;
-    log_row(LOG_ERROR, "message rejected: a person decides", row);
-    publish_close(row, ROW_REJECTED);
-    holds_resolve(&p->holds, row);
-    p->rejected++;
+    reject(p, row, code, text);
+}
+
+/* A topic that is there but refuses, for want of a right, tells nobody when it no longer does: it is tried about once a
+ * second. */
+static int64_t delay_ms(struct publisher *p, const struct row *row, enum row_scope scope) {
+    int64_t delay = retry_delay_ms(row->attempts, p->options.retry_initial_ms, p->options.retry_max_ms, random_bits(p));
+    bool is_probe = scope == SCOPE_TOPIC && row->topic->state == TOPIC_READY;
+    return is_probe && delay > p->options.absent_probe_ms ? p->options.absent_probe_ms : delay;
 }
 
 void outcome_fail(struct publisher *p, struct row *row, enum row_scope scope, const char *code, const char *format,
                   ...) {
-    struct hold *hold = holds_check(&p->holds, row);
-    if (hold != NULL) {
-        /* An earlier row of its key or topic is in trouble or on its way again: this one only waits for it. */
-        holds_keep(&p->holds, hold, row);
-        row->topic->in_lanes--;
-        p->held++;
+    if (wait_for_earlier(p, row))
         return;
-    }
-    char text[300];
+    char text[260];
     va_list args;
     va_start(args, format);
     vsnprintf(text, sizeof text, format, args);
     va_end(args);
+    if (scope == SCOPE_KEY && p->options.retry_max_attempts > 0 && row->attempts + 1 >= p->options.retry_max_attempts) {
+        outcome_reject(p, row, code, "%s; given up after %d attempts", text, (int)row->attempts + 1);
+        return;
+    }
     batch_set_trouble(row, scope, code, "%s", text);
     row->attempts++;
-    row->trouble->delay_ms =
-        retry_delay_ms(row->attempts, p->options.retry_initial_ms, p->options.retry_max_ms, random_bits(p));
+    row->trouble->delay_ms = delay_ms(p, row, scope);
     if (row->attempts == 1)
         log_row(LOG_WARN, "message failed, will be tried again", row);
     publish_close(row, ROW_FAILED);

@@ -15,6 +15,7 @@ void publish_init(struct publisher *p, const struct publish_options *options, st
     *p = (struct publisher){.options = *options, .worker = worker, .seed = (uint32_t)loop_now_us()};
     topics_init(&p->topics);
     holds_init(&p->holds);
+    p->holds.by_rejected = options->holds_rejected;
 }
 
 void publish_free(struct publisher *p) {
@@ -50,6 +51,7 @@ struct kafka *publish_detach(struct publisher *p) {
     p->wanted = p->changing = 0;
     p->stuck = NULL;
     p->broken = NULL;
+    p->must_look_up = false;
     p->in_flight = p->acknowledged = 0;
     p->is_open = p->has_failed = false;
     return kafka;

@@ -41,7 +41,7 @@ static void take_found(struct reconcile *rc) {
         struct kafka_tail_wanted *w = &tail->wanted[i];
         struct row *row = w->opaque;
         if (w->offset < 0) {
-            row->is_unsure = true;
+            row->is_unsure = !rc->publisher->is_transactional; /* else it was fenced off and aborted: it is not there */
             continue;
         }
         row->partition = w->partition;
@@ -187,7 +187,7 @@ void reconcile_start(struct reconcile *rc, struct batch *const *batches, size_t 
     size_t rows;
     size_t topics = number_topics(batches, count, &rows);
     rc->state = RECONCILE_DONE;
-    if (rows == 0 || rc->publisher->options.on_unknown == PUBLISH_RESEND)
+    if (rows == 0 || (rc->publisher->options.on_unknown == PUBLISH_RESEND && !rc->publisher->is_transactional))
         return;
     rc->state = RECONCILE_BUSY;
     rc->started_us = rc->report_us = loop_now_us();

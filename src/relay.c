@@ -268,6 +268,11 @@ static bool step_leader(struct relay *r, int64_t now) {
         renew_producer(r);
         begin_term(r);
     }
+    if (r->publisher.must_look_up) {
+        log_event(LOG_INFO, "parked messages may have arrived: they are looked up before they are sent again", LOG_END);
+        renew_producer(r);
+        begin_term(r);
+    }
     if (r->publisher.stuck != NULL) {
         log_event(LOG_WARN, "a topic vanished and the producer keeps its messages: it is made anew",
                   log_str("topic", r->publisher.stuck->name), LOG_END);

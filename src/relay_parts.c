@@ -20,6 +20,12 @@ static void open_connections(struct relay *r) {
                                                         .connect_timeout_s = CONNECT_TIMEOUT_S});
 }
 
+static const enum publish_unknown unknown[] = {
+    [CONFIG_UNKNOWN_LOOK_UP] = PUBLISH_LOOK_UP,
+    [CONFIG_UNKNOWN_RESEND] = PUBLISH_RESEND,
+    [CONFIG_UNKNOWN_HOLD] = PUBLISH_HOLD,
+};
+
 struct relay *relay_parts_new(const struct config *config) {
     struct relay *r = calloc(1, sizeof *r);
     if (r == NULL || (r->properties = calloc(config->kafka_count + 1, sizeof *r->properties)) == NULL)
@@ -39,6 +45,9 @@ struct relay *relay_parts_new(const struct config *config) {
     publish_init(&r->publisher,
                  &(struct publish_options){.retry_initial_ms = config->retry_initial_ms,
                                            .retry_max_ms = config->retry_max_ms,
+                                           .retry_max_attempts = config->retry_max_attempts,
+                                           .holds_rejected = config->on_reject == CONFIG_REJECT_HOLD,
+                                           .on_unknown = unknown[config->on_unknown],
                                            .metadata_refresh_ms = config->metadata_refresh_ms,
                                            .absent_probe_ms = 1000,
                                            .lookup_timeout_ms = 5000},

@@ -76,8 +76,19 @@ static void enter_lane(struct publisher *p, struct row *row) {
 
 void route_row(struct publisher *p, struct row *row) {
     struct topic *topic = row->topic;
+    if (row->is_skipped) {
+        publish_close(row, ROW_SKIPPED);
+        holds_resolve(&p->holds, row);
+        return;
+    }
     if (row->available_us != 0) {
         publish_close(row, ROW_DELAYED);
+        return;
+    }
+    if (row->is_unsure && p->options.on_unknown == PUBLISH_HOLD) {
+        outcome_reject(p, row, "UNKNOWN_OUTCOME",
+                       "it may have arrived: it was on its way and was not found in topic %s (on_unknown = hold)",
+                       topic->name);
         return;
     }
     if (is_too_large(p, row))

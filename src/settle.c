@@ -120,7 +120,9 @@ static const char *state_name(enum row_outcome outcome) {
         return "rejected";
     case ROW_DELAYED:
         return "delayed";
-    case ROW_UNKNOWN:
+    case ROW_SKIPPED:
+        return "skipped";
+    case ROW_UNSURE:
         return "requesting";
     case ROW_OPEN:
     case ROW_DISPATCHED:
@@ -163,7 +165,7 @@ static void add_parked(struct pgarray *a, const struct row *row) {
     add_text(&a[P_STATE], state_name(row->outcome));
     add_text(&a[P_SCOPE], scope_name(scope));
     pgarray_add_int4(&a[P_ATTEMPTS], row->attempts);
-    if (row->outcome == ROW_FAILED || row->outcome == ROW_UNKNOWN)
+    if (row->outcome == ROW_FAILED || row->outcome == ROW_UNSURE)
         pgarray_add_int8(&a[P_DELAY], row->outcome == ROW_FAILED ? row->trouble->delay_ms : 0);
     else
         pgarray_add_null(&a[P_DELAY]);
@@ -208,7 +210,7 @@ static void on_repointed(void *context, struct pg_result *r) {
 }
 
 static bool repoints(const struct row *row) {
-    return row->outcome == ROW_FAILED && row->trouble->repoints_from != 0;
+    return row->trouble != NULL && row->trouble->repoints_from != 0;
 }
 
 static void send_repoints(struct settle *s, const struct batch *batch) {
@@ -222,6 +224,7 @@ static void send_repoints(struct settle *s, const struct batch *batch) {
         pg_add_text(&call, scope_name(row->trouble->scope));
         pg_add_text(&call, s->ledger->lease->relay);
         pg_add_int(&call, batch->id);
+        pg_add_bool(&call, s->holds->by_rejected);
         statements_send(s->ledger->statements, s->pg, STATEMENT_SETTLE_REPOINT, &call, on_repointed, row);
     }
 }

@@ -9,9 +9,9 @@
 #include "denpyo/pg.h"
 #include "denpyo/topic.h"
 
-/* What became of a row. OPEN is on its way; a batch can be settled when none of its rows is OPEN. UNKNOWN: given up
+/* What became of a row. OPEN is on its way; a batch can be settled when none of its rows is OPEN. UNSURE: given up
  * while it was on its way. */
-enum row_outcome { ROW_OPEN, ROW_DISPATCHED, ROW_FAILED, ROW_HELD, ROW_REJECTED, ROW_DELAYED, ROW_UNKNOWN };
+enum row_outcome { ROW_OPEN, ROW_DISPATCHED, ROW_FAILED, ROW_HELD, ROW_REJECTED, ROW_DELAYED, ROW_SKIPPED, ROW_UNSURE };
 
 /* How far a failure reaches: the later rows of its key, or of its whole topic. */
 enum row_scope { SCOPE_KEY, SCOPE_TOPIC };
@@ -44,7 +44,8 @@ struct row {
     int32_t attempts;     /* made before this one */
     int32_t code;         /* the last delivery report's error code */
     uint32_t group_limit; /* most rows of a group it may be in, after a refusal in a transaction; 0 = the lane's */
-    bool is_unsure;       /* that report could not say whether the broker has it */
+    bool is_unsure;       /* nobody can say whether the broker has it: its report, its state, or a crash */
+    bool is_skipped;      /* a person decided that it is not sent: only its followers are to hear of it */
     bool is_sent;         /* librdkafka has it, or had it in the open transaction */
     bool is_acknowledged; /* by the broker, in a transaction that is not committed */
     bool is_explicit;     /* the application chose the partition */
@@ -85,7 +86,7 @@ enum page_column {
     PAGE_ATTEMPTS,  /* parked rows only, from here on */
     PAGE_WAITS_FOR,
     PAGE_SCOPE, /* whether it waited for its topic */
-    PAGE_COLUMNS
+    PAGE_STATE
 };
 
 /*
@@ -98,7 +99,7 @@ void batch_free(struct batch *batch);
 /* Settles a row's outcome in memory; the row must be OPEN. */
 void batch_close_row(struct row *row, enum row_outcome outcome);
 
-/* Gives up every OPEN row of the batch: UNKNOWN. The lanes must not be used any more. */
+/* Gives up every OPEN row of the batch: UNSURE. The lanes must not be used any more. */
 void batch_give_up(struct batch *batch);
 
 /* The row's trouble, made when it has none; text is a printf format. */

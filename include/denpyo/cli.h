@@ -78,6 +78,8 @@ int cli_status(int argc, char **argv);
 int cli_show(int argc, char **argv);
 int cli_check(int argc, char **argv);
 int cli_config(int argc, char **argv);
+int cli_decide_retry(int argc, char **argv);
+int cli_decide_skip(int argc, char **argv);
 int cli_version(int argc, char **argv);
 int cli_help(int argc, char **argv);
 

@@ -43,6 +43,10 @@ extern const size_t config_option_count;
 
 /* What a crash may do: copies with the same id, or (for read_committed consumers) nothing at all. */
 enum config_delivery { CONFIG_AT_LEAST_ONCE, CONFIG_EXACTLY_ONCE };
+/* Whether the later messages of a rejected one's key go on. */
+enum config_on_reject { CONFIG_REJECT_CONTINUE, CONFIG_REJECT_HOLD };
+/* What becomes of messages that may have arrived. */
+enum config_on_unknown { CONFIG_UNKNOWN_LOOK_UP, CONFIG_UNKNOWN_RESEND, CONFIG_UNKNOWN_HOLD };
 
 /*
  * Every option, typed. Strings are owned by the config and never NULL unless said. The option table in config.c is the
@@ -50,33 +54,36 @@ enum config_delivery { CONFIG_AT_LEAST_ONCE, CONFIG_EXACTLY_ONCE };
  * with it.
  */
 struct config {
-    char *file;                    /* config: the JSON file that was read ("" = none) */
-    char *postgres;                /* postgres: libpq conninfo or URI ("" = libpq's own defaults and PG* variables) */
-    char *brokers;                 /* brokers: bootstrap list host:port,… ("" = not given) */
-    char *schema;                  /* schema: the outbox schema's name, unquoted */
-    char *relay;                   /* relay: this relay's name, "default" */
-    int64_t batch_rows;            /* batch.rows: most rows of a page */
-    int64_t batch_bytes;           /* batch.bytes: a page's target size */
-    int64_t inflight_messages;     /* inflight.messages: claimed and not settled, all topics together */
-    int64_t inflight_bytes;        /* inflight.bytes: the same in payload bytes */
-    int64_t poll_busy_ms;          /* poll.busy_ms: wait between polls while there is work */
-    int64_t poll_idle_ms;          /* poll.idle_ms: longest wait between polls when there is none */
-    int64_t lease_ms;              /* lease_ms: leadership lease */
-    int64_t retry_initial_ms;      /* retry.initial_ms: first backoff of a failed message */
-    int64_t retry_max_ms;          /* retry.max_ms: longest backoff */
-    int64_t shutdown_flush_ms;     /* shutdown.flush_ms: how long SIGTERM waits for acknowledgments */
-    int64_t metadata_refresh_ms;   /* metadata.refresh_ms: how often partition counts are read again */
-    int64_t sweep_interval_ms;     /* sweep.interval_ms: how often the sweep walks the outbox; 0 = never */
-    enum config_delivery delivery; /* delivery */
-    char *transactional_id;        /* transactional_id: needed for exactly_once ("" = not given) */
-    bool prepare;                  /* prepare: named prepared statements (off behind an old pooler) */
-    enum log_level log_level;      /* log.level */
-    enum log_format log_format;    /* log.format */
-    bool progress;                 /* progress: the progress line on a terminal */
-    char *role_writer;             /* roles.writer */
-    char *role_relay;              /* roles.relay */
-    char *role_reader;             /* roles.reader */
-    struct config_property *kafka; /* kafka.*: librdkafka properties in the order given */
+    char *file;                 /* config: the JSON file that was read ("" = none) */
+    char *postgres;             /* postgres: libpq conninfo or URI ("" = libpq's own defaults and PG* variables) */
+    char *brokers;              /* brokers: bootstrap list host:port,… ("" = not given) */
+    char *schema;               /* schema: the outbox schema's name, unquoted */
+    char *relay;                /* relay: this relay's name, "default" */
+    int64_t batch_rows;         /* batch.rows: most rows of a page */
+    int64_t batch_bytes;        /* batch.bytes: a page's target size */
+    int64_t inflight_messages;  /* inflight.messages: claimed and not settled, all topics together */
+    int64_t inflight_bytes;     /* inflight.bytes: the same in payload bytes */
+    int64_t poll_busy_ms;       /* poll.busy_ms: wait between polls while there is work */
+    int64_t poll_idle_ms;       /* poll.idle_ms: longest wait between polls when there is none */
+    int64_t lease_ms;           /* lease_ms: leadership lease */
+    int64_t retry_initial_ms;   /* retry.initial_ms: first backoff of a failed message */
+    int64_t retry_max_ms;       /* retry.max_ms: longest backoff */
+    int64_t retry_max_attempts; /* retry.max_attempts: then a message that fails by itself is rejected; 0 = never */
+    enum config_on_reject on_reject;   /* on_reject */
+    enum config_on_unknown on_unknown; /* on_unknown */
+    int64_t shutdown_flush_ms;         /* shutdown.flush_ms: how long SIGTERM waits for acknowledgments */
+    int64_t metadata_refresh_ms;       /* metadata.refresh_ms: how often partition counts are read again */
+    int64_t sweep_interval_ms;         /* sweep.interval_ms: how often the sweep walks the outbox; 0 = never */
+    enum config_delivery delivery;     /* delivery */
+    char *transactional_id;            /* transactional_id: needed for exactly_once ("" = not given) */
+    bool prepare;                      /* prepare: named prepared statements (off behind an old pooler) */
+    enum log_level log_level;          /* log.level */
+    enum log_format log_format;        /* log.format */
+    bool progress;                     /* progress: the progress line on a terminal */
+    char *role_writer;                 /* roles.writer */
+    char *role_relay;                  /* roles.relay */
+    char *role_reader;                 /* roles.reader */
+    struct config_property *kafka;     /* kafka.*: librdkafka properties in the order given */
     size_t kafka_count;
     const char *origins[CONFIG_OPTIONS_MAX]; /* of each option, in the table's order; read by config_origin */
 };

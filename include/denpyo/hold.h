@@ -10,7 +10,8 @@
 
 /*
  * One hold, on a (topic, key) or on a whole topic. Invariants:
- *  1. blocked: the row waits_for is failed or on its way again; rows with a higher id are held.
+ *  1. blocked: the row waits_for is failed (or rejected, where that holds) or on its way again; rows with a higher id
+ * are held.
  *  2. not blocked ("releasing"): waits_for is resolved; the rows that waited for it come back in id order, and until
  * the last has, newer rows are held too.
  *  3. parked counts held rows in the database that no open batch has taken; pending those in batches that are not
@@ -42,7 +43,8 @@ struct holds {
     size_t releasing_parked;  /* rows that still wait in them, parked */
     size_t releasing_pending; /* and in batches that are not settled */
     uint64_t queries;         /* of parked rows, so far */
-    size_t repoints;          /* failed rows that repoint and are not settled */
+    size_t repoints;          /* rows in trouble that repoint and are not settled */
+    bool by_rejected;         /* a rejected row holds its followers until a person decides (set once, at the start) */
 };
 
 void holds_init(struct holds *h);
@@ -58,11 +60,15 @@ struct hold *holds_check(const struct holds *h, const struct row *row);
 /* Holds an OPEN row: outcome HELD. */
 void holds_keep(struct holds *h, struct hold *hold, struct row *row);
 
-/* A FAILED row (trouble set) with a key, or of topic scope, begins to hold its followers. Made, or repointed to it. */
+/* A FAILED row, or a REJECTED one that holds (trouble set), with a key, or of topic scope, begins to hold its
+ * followers. Made, or repointed to it. */
 void holds_block(struct holds *h, struct row *row);
 
-/* The row was dispatched, or rejected and its followers go on: whoever waited for it is released. */
+/* The row was dispatched, or closed and its followers go on: whoever waited for it is released. */
 void holds_resolve(struct holds *h, const struct row *row);
+
+/* The row was rejected: as holds_resolve, or, where that holds, its key waits for a person. Other keys go on. */
+void holds_reject(struct holds *h, struct row *row);
 
 /* A parked row was claimed again: it no longer counts as parked. The last one ends its hold: claimed rows go before
  * newer ones. */

@@ -10,11 +10,13 @@ void outcome_of_group(struct publisher *p, struct lane *lane);
 /* librdkafka refused the row at once, with this code: closes it, or returns false: it is not to be sent now. */
 bool outcome_refused(struct publisher *p, struct row *row, int code);
 
-/* Closes an OPEN row as rejected: a person decides. Whoever waited for it goes on. */
+/* Closes an OPEN row as rejected: a person decides. Whoever waited for it goes on, unless rejected rows hold: then a row
+ * that is a follower itself is held instead. */
 void outcome_reject(struct publisher *p, struct row *row, const char *code, const char *format, ...)
     __attribute__((format(printf, 4, 5)));
 
-/* Closes an OPEN row as failed: tried again by itself after a backoff; until then it holds its followers. A row that is
+/* Closes an OPEN row as failed: tried again by itself after a backoff (rejected after the last attempt
+ * for a trouble of its own); until then it holds its followers. A row that is
  * a follower itself is held instead. */
 void outcome_fail(struct publisher *p, struct row *row, enum row_scope scope, const char *code, const char *format, ...)
     __attribute__((format(printf, 5, 6)));

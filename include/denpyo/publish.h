@@ -15,8 +15,14 @@
 
 struct outcome_table_row;
 
+/* What happens to rows of which nobody can say whether the broker has them. */
+enum publish_unknown { PUBLISH_LOOK_UP, PUBLISH_RESEND, PUBLISH_HOLD };
+
 struct publish_options {
     int64_t retry_initial_ms, retry_max_ms;
+    int64_t retry_max_attempts; /* of one message, for its own trouble; then it is rejected; 0 = no end */
+    bool holds_rejected;        /* a rejected message holds its key until a person decides */
+    enum publish_unknown on_unknown;
     int64_t metadata_refresh_ms; /* how often the partitions of known topics are counted again */
     int64_t absent_probe_ms;     /* the same for topics that are absent */
     int lookup_timeout_ms;
@@ -35,15 +41,16 @@ struct publisher {
     struct topics topics;
     struct holds holds;
     struct lane *listed_first, *listed_last;
-    struct kafka_lookup *lookup; /* under way, or NULL */
-    int64_t lookup_after_us;     /* no look-up before this time */
-    int64_t ask_again_us;        /* when known topics are to be looked up again */
-    uint64_t lookups;            /* that came back, since start */
-    size_t wanted;               /* topics that asked for a look-up */
-    size_t changing;             /* topics whose partition count is to change */
+    struct kafka_lookup *lookup;            /* under way, or NULL */
+    int64_t lookup_after_us;                /* no look-up before this time */
+    int64_t ask_again_us;                   /* when known topics are to be looked up again */
+    uint64_t lookups;                       /* that came back, since start */
+    size_t wanted;                          /* topics that asked for a look-up */
+    size_t changing;                        /* topics whose partition count is to change */
     const struct outcome_table_row *broken; /* why this producer is to be made anew: nothing is sent; or NULL */
     int broken_code;
-    const struct topic *stuck;   /* deleted, and the producer keeps rows of it for ever: to be made anew; or NULL */
+    bool must_look_up;         /* rows were claimed that may have arrived long ago: load in full, which looks them up */
+    const struct topic *stuck; /* deleted, and the producer keeps rows of it for ever: to be made anew; or NULL */
     struct envelope_headers headers;
     struct kafka_header *header_list;
     size_t header_capacity;

@@ -1,16 +1,28 @@
--- Parked rows whose time has come, in id order: failed and delayed ones that are due, held ones whose blocker is resolved, and those asked for by id.
+-- Parked rows whose time has come, in id order: failed and delayed ones that are due, skipped ones whose followers are to hear of it, held ones
+-- whose blocker is resolved, and those asked for by id. What a person may decide about meanwhile is locked, and passed over when a person has
+-- it locked: its state is the one that the lock found. Held rows are the relay's alone.
 -- $1 relay; $2 bigint[] ids whose waiters are released; $3 bigint[] ids asked for; $4 most rows; $5 payloads of more bytes come as their length only
 with due as materialized (
-    (select p.id from :"schema".parked p
-     where p.relay = $1::text and p.state in ('failed', 'delayed', 'requesting') and p.next_attempt_at <= clock_timestamp()
-     order by p.next_attempt_at, p.id limit $4::int)
-    union
-    (select waiter.id from unnest($2::bigint[]) blocker
-     cross join lateral (select p.id from :"schema".parked p
-                         where p.waits_for_id = blocker and p.state = 'held' order by p.id limit $4::int) waiter)
-    union
-    (select p.id from unnest($3::bigint[]) wanted join :"schema".parked p on p.id = wanted
-     where p.state in ('failed', 'delayed', 'requesting'))
+    select p.id, p.attempts, p.waits_for_id, p.scope, p.state from :"schema".parked p
+    where p.relay = $1::text and p.state in ('failed', 'delayed', 'requesting', 'skipped') and p.next_attempt_at <= clock_timestamp()
+    order by p.next_attempt_at, p.id limit $4::int
+    for update skip locked
+), wanted as materialized (
+    select p.id, p.attempts, p.waits_for_id, p.scope, p.state
+    from unnest($3::bigint[]) wanted join :"schema".parked p on p.id = wanted
+    where p.state in ('failed', 'delayed', 'requesting')
+    for update of p skip locked
+), page as materialized (
+    select * from (
+        select * from due
+        union
+        select * from wanted
+        union
+        (select waiter.* from unnest($2::bigint[]) blocker
+         cross join lateral (select p.id, p.attempts, p.waits_for_id, p.scope, p.state from :"schema".parked p
+                             where p.waits_for_id = blocker and p.state = 'held' order by p.id limit $4::int) waiter)
+    ) all_of_them
+    order by id limit $4::int
 )
 select m.id, m.message_id, m.topic, m.key, m.key_bytes, m.partition,
        case when octet_length(m.payload) <= $5::int then m.payload end,
@@ -18,10 +30,8 @@ select m.id, m.message_id, m.topic, m.key, m.key_bytes, m.partition,
        m.headers::text,
        case when m.available_at > clock_timestamp() then m.available_at end,
        nullif(greatest(octet_length(m.payload), octet_length(m.payload_bytes), $5::int), $5::int)::bigint,
-       m.attempts, m.waits_for_id, m.scope = 'topic'
-from (select due.id from due order by due.id limit $4::int) page
--- "offset 0" keeps this two look-ups for each id: a join in the order of m.id would walk the table
-cross join lateral (select m.*, p.attempts, p.waits_for_id, p.scope
-                    from :"schema".parked p join :"schema".message m on m.id = p.id
-                    where p.id = page.id offset 0) m
+       page.attempts, page.waits_for_id, page.scope = 'topic', page.state
+from page
+-- "offset 0" keeps this a look-up for each id: a join in the order of m.id would walk the table
+cross join lateral (select m.* from :"schema".message m where m.id = page.id offset 0) m
 order by page.id

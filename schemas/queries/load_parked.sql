@@ -5,13 +5,13 @@ select m.id, m.message_id, m.topic, m.key, m.key_bytes, m.partition,
        m.headers::text,
        case when m.available_at > clock_timestamp() then m.available_at end,
        nullif(greatest(octet_length(m.payload), octet_length(m.payload_bytes), $3::int), $3::int)::bigint,
-       m.attempts, m.waits_for_id, m.scope = 'topic'
+       m.attempts, m.waits_for_id, m.scope = 'topic', m.state
 from (select taken as id
       from :"schema".batch b cross join lateral unnest(b.parked_ids) taken
       where b.relay = $1::text and b.id = $2::bigint
       order by taken) page
 -- "offset 0" keeps this two look-ups for each id: a join in the order of m.id would walk the table
-cross join lateral (select m.*, p.attempts, p.waits_for_id, p.scope
+cross join lateral (select m.*, p.attempts, p.waits_for_id, p.scope, p.state
                     from :"schema".parked p join :"schema".message m on m.id = p.id
                     where p.id = page.id offset 0) m
 order by page.id

@@ -1,9 +1,14 @@
 -- Where a look-up of open batches may begin in each partition: after the newest receipt that was written before the oldest of them was claimed.
 -- What was acknowledged by then was sent before anything of them. Only the newest receipts of a topic are opened: partitions without one are
 -- looked up by time.
+-- A parked row of unknown outcome was sent when its batch of then was claimed.
 -- $1 relay, $2 newest settlement, $3 text[] topics
 with opened as materialized (
-    select min(b.claimed_at) as claimed_at from :"schema".batch b where b.relay = $1::text and b.id > $2::bigint
+    select least(min(b.claimed_at), min(unknown.claimed_at)) as claimed_at
+    from :"schema".batch b
+    left join lateral (select p.claimed_at from unnest(b.parked_ids) taken
+                       join :"schema".parked p on p.id = taken and p.state = 'requesting') unknown on true
+    where b.relay = $1::text and b.id > $2::bigint
 )
 select wanted.topic, receipt.partition, max(receipt."offset") + 1
 from unnest($3::text[]) wanted(topic)

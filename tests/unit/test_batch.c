@@ -27,7 +27,7 @@ Test(batch, giving_up_touches_only_what_is_open) {
     cr_assert_eq(batch->open, 2);
     batch_give_up(batch);
     cr_assert_eq(batch->open, 0);
-    static const enum row_outcome expected[ROWS] = {ROW_DISPATCHED, ROW_UNKNOWN, ROW_REJECTED, ROW_UNKNOWN};
+    static const enum row_outcome expected[ROWS] = {ROW_DISPATCHED, ROW_UNSURE, ROW_REJECTED, ROW_UNSURE};
     for (size_t i = 0; i < ROWS; i++)
         cr_assert_eq(batch->rows[i].outcome, expected[i]);
     batch_free(batch);

@@ -1,0 +1,205 @@
+"""A person decides about messages in trouble, by command or by SQL, while the relay runs: each decision counts, once."""
+
+import threading
+from contextlib import closing
+
+import psycopg
+import pytest
+from outbox import Outbox
+from verify import verify
+
+from lib.wait import wait_until
+
+LIMIT = ["--kafka", "message.max.bytes=2000"]
+LARGE = "x" * 3000
+
+
+@pytest.fixture
+def outbox(schema_ready):
+    with closing(Outbox(schema_ready)) as opened:
+        yield opened
+
+
+def ids(records):
+    return [record.message_id for record in records]
+
+
+def decide(run_denpyo, outbox, *words):
+    return run_denpyo(*words, "--postgres", outbox.database)
+
+
+# --- on_reject ---
+
+
+def test_on_reject_continue_lets_the_key_go_on_and_a_retry_sends_the_message_late(outbox, kafka, relay, run_denpyo):
+    topic = kafka.create_topic()
+    running = relay(outbox.database, *LIMIT)
+    large = outbox.insert(topic, key="a", payload=LARGE)
+    after = outbox.insert(topic, key="a", payload="after")
+    outbox.wait_states({"rejected": 1, "dispatched": 1})
+    running.stop()
+    relay(outbox.database)  # with the usual limit
+    done = decide(run_denpyo, outbox, "retry", large.message_id)
+    assert (done.returncode, done.stdout) == (0, f"Message {large.message_id} was rejected: it is tried again now.\n")
+    outbox.wait_states({"dispatched": 2})
+    assert ids(kafka.read_all(topic)) == [str(after.message_id), str(large.message_id)]
+
+
+@pytest.mark.parametrize("restart", [False, True])
+def test_on_reject_hold_keeps_the_key_until_it_is_skipped(outbox, kafka, relay, run_denpyo, restart):
+    topic = kafka.create_topic()
+    running = relay(outbox.database, *LIMIT, "--on-reject", "hold")
+    large = outbox.insert(topic, key="a", payload=LARGE)
+    outbox.generate(topic, 50, key="case when n % 2 = 0 then 'a' else 'b' end")
+    also_large = outbox.insert(topic, key="a", payload=LARGE)
+    last = outbox.insert(topic, key="a", payload="last")
+    outbox.wait_states({"rejected": 1, "held": 27, "dispatched": 25})
+    assert {row.waits_for_id for row in outbox.sql("select * from outbox.status where state = 'held'")} == {large.id}
+    if restart:
+        running.stop()
+        running = relay(outbox.database, *LIMIT, "--on-reject", "hold")
+        outbox.insert(topic, key="a", payload="later still")
+        outbox.wait_states({"rejected": 1, "held": 28, "dispatched": 25})
+    done = decide(run_denpyo, outbox, "skip", large.message_id, "--reason", "superseded by order 7")
+    assert done.returncode == 0, done.stderr
+    skipped = outbox.wait_row(large.id, "skipped")
+    assert "superseded by order 7" in skipped.error and "MSG_SIZE_TOO_LARGE" == skipped.error_code
+    outbox.wait_states({"skipped": 1, "rejected": 1, "held": 2 if restart else 1, "dispatched": 50})
+    assert outbox.row(last.id).waits_for_id == also_large.id
+    outbox.sql("select outbox.skip(%s, 'that one, too')", also_large.message_id)
+    outbox.wait_states({"skipped": 2, "dispatched": 52 if restart else 51})
+    verdict = verify(outbox.database, kafka, [topic])
+    assert not (verdict.doubled or verdict.disordered or verdict.invented or verdict.false_receipts), verdict
+    assert verdict.missing == [large.id, also_large.id]
+    assert outbox.sql("select count(*) from outbox.parked where next_attempt_at is not null")[0].count == 0
+
+
+def test_on_reject_hold_sends_a_retried_message_before_its_followers(outbox, kafka, relay, run_denpyo):
+    topic = kafka.create_topic()
+    running = relay(outbox.database, *LIMIT, "--on-reject", "hold")
+    outbox.insert(topic, key="a", payload=LARGE)
+    outbox.generate(topic, 20, key="'a'")
+    outbox.wait_states({"rejected": 1, "held": 20})
+    running.stop()
+    running = relay(outbox.database, "--on-reject", "hold")
+    running.wait_log("leading")
+    outbox.sql("select outbox.retry(message_id) from outbox.parked where state = 'rejected'")
+    outbox.wait_states({"dispatched": 21})
+    verdict = verify(outbox.database, kafka, [topic])
+    assert verdict.exactly_once(), verdict
+
+
+# --- what may not be decided ---
+
+
+def test_a_decision_that_cannot_be_is_refused_with_the_reason(outbox, kafka, relay, run_denpyo):
+    topic = kafka.create_topic()
+    relay(outbox.database)
+    sent = outbox.insert(topic, payload="x")
+    outbox.wait_states({"dispatched": 1})
+    for words, code, reason in [
+        (["retry", sent.message_id], 1, f"message {sent.message_id} is dispatched; this is for messages that are"),
+        (["skip", sent.message_id, "--reason", "x"], 1, "is dispatched"),
+        (["retry", "00000000-0000-0000-0000-000000000000"], 1, "there is no message 00000000"),
+        (["skip", sent.message_id], 2, "--reason TEXT"),
+        (["skip"], 2, "give its message id"),
+        (["retry"], 2, "give its message id"),
+    ]:
+        done = decide(run_denpyo, outbox, *words)
+        assert (done.returncode, done.stdout) == (code, ""), done.stderr
+        assert reason in done.stderr and done.stderr.count("\n") == 1
+    with pytest.raises(psycopg.errors.RaiseException, match="read committed"):
+        with outbox.database.connect() as connection, connection.transaction():
+            connection.execute("set transaction isolation level repeatable read")
+            connection.execute("select outbox.retry(%s)", [sent.message_id])
+
+
+def test_a_message_that_fails_for_its_topic_can_be_skipped_and_the_next_takes_its_place(outbox, kafka, relay):
+    """Also the hold of a whole topic is released, and found again by the next row; the topic's return sends the rest."""
+    relay(outbox.database)
+    outbox.generate("not-there-yet", 5, key="'a'")
+    outbox.wait_states({"failed": 1, "held": 4})
+    first, second, *_ = outbox.sql("select id, message_id from outbox.message order by id")
+    wait_until(lambda: _skipped(outbox, first.message_id), 20, "a moment in which it is not being tried")
+    outbox.wait_states({"skipped": 1, "failed": 1, "held": 3})
+    assert outbox.row(second.id).state == "failed"
+    kafka.create_topic("not-there-yet")
+    outbox.wait_states({"skipped": 1, "dispatched": 4})
+
+
+def _skipped(outbox, message_id):
+    try:
+        return outbox.sql("select outbox.skip(%s, 'gone')", message_id)
+    except psycopg.errors.RaiseException as refused:
+        assert "being tried right now" in str(refused)
+        return False
+
+
+# --- races ---
+
+
+def test_decisions_race_with_the_relay_and_each_message_has_one_end(outbox, kafka, relay):
+    """Rows that fail and are due again and again are skipped meanwhile: what was skipped is not in the topic, all else is once."""
+    topic, count = "appears-later", 60
+    relay(outbox.database, "--retry-initial-ms", 5, "--retry-max-ms", 10)
+    outbox.generate(topic, count, key="null")
+    outbox.wait_states({"failed": 1, "held": count - 1})
+    stop, skipped = threading.Event(), set()
+
+    def skip_what_fails():
+        with outbox.database.connect() as connection:
+            while not stop.is_set():
+                for (message_id,) in connection.execute("select message_id from outbox.parked where state = 'failed'").fetchall():
+                    try:
+                        connection.execute("select outbox.skip(%s, 'raced')", [message_id])
+                        skipped.add(message_id)
+                    except psycopg.errors.RaiseException:
+                        pass
+
+    thread = threading.Thread(target=skip_what_fails)
+    thread.start()
+    try:
+        wait_until(lambda: len(skipped) >= 5, 60, "five skipped messages")
+        kafka.create_topic(topic)
+        outbox.wait_resolved()
+    finally:
+        stop.set()
+        thread.join()
+    states = {row.message_id: row.state for row in outbox.sql("select message_id, state from outbox.status")}
+    assert {message_id for message_id, state in states.items() if state == "skipped"} == skipped
+    arrived = ids(kafka.read_all(topic))
+    assert sorted(arrived) == sorted(str(message_id) for message_id in states if message_id not in skipped)
+
+
+def test_a_person_who_takes_long_stops_nothing_but_that_message(outbox, kafka, relay):
+    topic = kafka.create_topic()
+    running = relay(outbox.database, *LIMIT)
+    large = outbox.insert(topic, key="a", payload=LARGE)
+    outbox.wait_states({"rejected": 1})
+    with outbox.database.connect() as person, person.transaction():
+        person.execute("select outbox.retry(%s)", [large.message_id])
+        person.execute("select outbox.skip(%s, 'thought again')", [large.message_id])
+        outbox.generate(topic, 100)
+        outbox.insert("nowhere", key="a", payload="x")
+        outbox.wait_states({"dispatched": 100, "rejected": 1}, topic)
+        outbox.wait_states({"failed": 1}, "nowhere")
+    outbox.wait_row(large.id, "skipped")
+    assert "database trouble" not in running.log_text()
+
+
+def test_who_may_decide(outbox, kafka, relay):
+    """The relay's role may; a role that only reads may when it is granted one function, and nothing else."""
+    topic = kafka.create_topic()
+    relay(outbox.database, *LIMIT)
+    rows = [outbox.insert(topic, payload=LARGE) for _ in range(2)]
+    outbox.wait_states({"rejected": 2})
+    with outbox.database.connect() as connection:
+        connection.execute("set role outbox_reader")
+        with pytest.raises(psycopg.errors.InsufficientPrivilege):
+            connection.execute("select outbox.skip(%s, 'x')", [rows[0].message_id])
+        connection.execute("reset role")
+        connection.execute("set role outbox_relay")
+        connection.execute("select outbox.skip(%s, 'x')", [rows[0].message_id])
+        with pytest.raises(psycopg.errors.InsufficientPrivilege):
+            connection.execute("select outbox.parked_to_decide(%s, array['rejected'])", [rows[1].message_id])
+    outbox.wait_row(rows[0].id, "skipped")
