@@ -405,7 +405,9 @@ static void send_poll(struct claim *c) {
     c->state = CLAIM_POLL;
     const struct statements *s = c->ledger->statements;
     statements_send(s, c->pg, STATEMENT_BEGIN, NULL, NULL, NULL);
-    statements_send(s, c->pg, STATEMENT_SETTINGS, NULL, NULL, NULL);
+    struct pg_call settings = {0};
+    pg_add_int(&settings, c->ledger->timeout_ms);
+    statements_send(s, c->pg, STATEMENT_SETTINGS, &settings, NULL, NULL);
     statements_send(s, c->pg, is_first ? STATEMENT_WINDOW_FIRST : STATEMENT_WINDOW_POLL, &call, on_poll, c);
     statements_send(s, c->pg, STATEMENT_COMMIT, NULL, NULL, NULL);
     pg_sync(c->pg);

@@ -209,8 +209,10 @@ static void on_cursor(void *context, struct pg_result *r) {
     }
     if (l->is_full)
         ledger->newest_id = ledger->settled_id = settled;
-    else
-        settle_resume(l->settle, settled);
+    else if (!settle_resume(l->settle, settled)) {
+        l->state = LOAD_STALE;
+        return;
+    }
     if (newest == 0)
         window_reset(&ledger->cursor);
     else

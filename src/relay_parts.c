@@ -9,6 +9,7 @@
 
 #define PROGRESS_EVERY_US 500000
 #define CONNECT_TIMEOUT_S 5
+#define LOOKUP_TIMEOUT_MS 2000 /* a stop waits for the one that is under way */
 
 static void open_connections(struct relay *r) {
     static const char *const names[] = {"denpyo lease", "denpyo claim", "denpyo settle"};
@@ -50,7 +51,7 @@ struct relay *relay_parts_new(const struct config *config) {
                                            .on_unknown = unknown[config->on_unknown],
                                            .metadata_refresh_ms = config->metadata_refresh_ms,
                                            .absent_probe_ms = 1000,
-                                           .lookup_timeout_ms = 5000},
+                                           .lookup_timeout_ms = LOOKUP_TIMEOUT_MS},
                  r->kafka_worker);
     settle_init(&r->settle, &r->ledger, &r->publisher.holds, r->connections[RELAY_SETTLE]);
     claim_init(&r->claim,

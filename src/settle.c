@@ -297,8 +297,12 @@ void settle_reset(struct settle *s) {
     s->ledger->settlements_done = s->ledger->settlements_sent;
 }
 
-void settle_resume(struct settle *s, int64_t upto_id) {
+bool settle_resume(struct settle *s, int64_t upto_id) {
     settle_reset(s);
-    while (s->ledger->open.first != NULL && s->ledger->open.first->id <= upto_id)
+    while (s->ledger->open.first != NULL && s->ledger->open.first->id <= upto_id) {
+        if (s->holds->repoints > 0 && batch_repoints(s->ledger->open.first))
+            return false;
         close_batch(s);
+    }
+    return true;
 }

@@ -3,6 +3,7 @@
 
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include "denpyo/sql.h"
 
@@ -39,18 +40,34 @@ static const char *const names[STATEMENT_COUNT] = {
 };
 _Static_assert(STATEMENT_COUNT <= PG_STATEMENTS, "a connection remembers PG_STATEMENTS prepared statements");
 
+/* The name says which text it stands for: behind a pooler, server connections are shared with relays of other schemas
+ * and versions, and a prepared statement of one must never be taken for another's. FNV-1a, 64 bits. */
+static char *unique_name(const char *name, const char *text) {
+    uint64_t hash = 0xcbf29ce484222325;
+    for (const unsigned char *c = (const unsigned char *)text; *c != 0; c++)
+        hash = (hash ^ *c) * 0x100000001b3;
+    char unique[64];
+    snprintf(unique, sizeof unique, "%s_%016llx", name, (unsigned long long)hash);
+    char *copy = strdup(unique);
+    if (copy == NULL)
+        abort();
+    return copy;
+}
+
 void statements_init(struct statements *s, const char *schema) {
     for (unsigned i = 0; i < STATEMENT_COUNT; i++) {
         char path[80];
         snprintf(path, sizeof path, "queries/%s.sql", names[i]);
         char *text = sql_text(path, &(struct sql_names){.schema = schema});
-        s->list[i] = (struct pg_statement){.index = i, .name = names[i], .text = text};
+        s->list[i] = (struct pg_statement){.index = i, .name = unique_name(names[i], text), .text = text};
     }
 }
 
 void statements_free(struct statements *s) {
-    for (unsigned i = 0; i < STATEMENT_COUNT; i++)
+    for (unsigned i = 0; i < STATEMENT_COUNT; i++) {
+        free((char *)(uintptr_t)s->list[i].name);
         free((char *)(uintptr_t)s->list[i].text);
+    }
 }
 
 void statements_send(const struct statements *s, struct pg *pg, enum statement which, const struct pg_call *call,

@@ -29,8 +29,8 @@ void settle_free(struct settle *s);
 void settle_step(struct settle *s, bool can_repoint);
 
 /* The connection was lost; upto_id is the newest settlement that the database has: batches up to it are closed after
- * all. */
-void settle_resume(struct settle *s, int64_t upto_id);
+ * all. False when one of them changed who waits for whom and its answer is lost: memory has to be loaded in full. */
+bool settle_resume(struct settle *s, int64_t upto_id) __attribute__((warn_unused_result));
 
 /* Forgets the transaction under way: memory is cleared and loaded again. */
 void settle_reset(struct settle *s);
