@@ -59,7 +59,7 @@ def test_a_bad_file_is_told_line_and_column(run_denpyo, tmp_path, text, message)
     (["stauts"], {}, 'unknown command "stauts"; did you mean "status"?'),
     (["--brokers", "x", "run"], {}, "options come after the command"),
     (["config", "--broker", "x"], {}, "unknown option --broker; did you mean --brokers?"),
-    (["config", "--batch-rows", "0"], {}, "--batch-rows must be from 1 to 100000 rows, not 0"),
+    (["config", "--batch-rows", "0"], {}, "--batch-rows must be from 1 to 30000 rows, not 0"),
     (["config"], {"DENPYO_BROKER": "x"}, "unknown option DENPYO_BROKER in the environment; did you mean DENPYO_BROKERS?"),
     (["config", "surplus"], {}, 'what is "surplus"?'),
     (["version", "surplus"], {}, '"surplus"'),

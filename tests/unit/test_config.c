@@ -111,7 +111,7 @@ Test(config, flag_faults_name_flag_value_and_nearest) {
         {"--batch-rows", "many", "--batch-rows must be a whole number of rows from 1 to 30000, not \"many\""},
         {"--batch-rows", "7 ", "not \"7 \""},
         {"--batch-rows", "0", "--batch-rows must be from 1 to 30000 rows, not 0"},
-        {"--batch-rows", "99999999999999999999", "must be from 1 to 100000"},
+        {"--batch-rows", "99999999999999999999", "must be from 1 to 30000"},
         {"--log-level", "loud", "--log-level must be one of error|warn|info|debug, not \"loud\""},
         {"--prepare=maybe", NULL, "--prepare must be true or false, not \"maybe\""},
         {"--schema=", NULL, "--schema must not be empty"},
