@@ -184,10 +184,12 @@ static void fill(struct kafka_tail *tail, struct batch *const *batches, size_t c
 }
 
 void reconcile_start(struct reconcile *rc, struct batch *const *batches, size_t count) {
+    rc->state = RECONCILE_DONE;
+    if (rc->publisher->options.on_unknown == PUBLISH_RESEND && !rc->publisher->is_transactional)
+        return;
     size_t rows;
     size_t topics = number_topics(batches, count, &rows);
-    rc->state = RECONCILE_DONE;
-    if (rows == 0 || (rc->publisher->options.on_unknown == PUBLISH_RESEND && !rc->publisher->is_transactional))
+    if (rows == 0)
         return;
     rc->state = RECONCILE_BUSY;
     rc->started_us = rc->report_us = loop_now_us();
