@@ -221,6 +221,11 @@ void kafka_topic_close(struct kafka_topic *topic) {
     free(topic);
 }
 
+/* What is behind "Local: Fatal error", which a call or a report may say before the event does. */
+static void note_fatal(struct kafka *k) {
+    k->fatal = rd_kafka_fatal_error(k->rk, k->reason, sizeof k->reason);
+}
+
 /* librdkafka's macros for rd_kafka_producev are statement expressions, which clang calls an extension. */
 #ifdef __clang__
 #pragma clang diagnostic ignored "-Wgnu-statement-expression"
@@ -248,6 +253,8 @@ enum kafka_produced kafka_produce(struct kafka *k, const struct kafka_message *m
             rd_kafka_headers_destroy(headers);
     }
     *code = err;
+    if (err == RD_KAFKA_RESP_ERR__FATAL)
+        note_fatal(k);
     if (err == RD_KAFKA_RESP_ERR_NO_ERROR)
         return KAFKA_QUEUED;
     return err == RD_KAFKA_RESP_ERR__QUEUE_FULL ? KAFKA_FULL : KAFKA_REFUSED;
@@ -284,6 +291,8 @@ static void take_reports(struct kafka *k, rd_kafka_event_t *event) {
         } else {
             report.delivery = KAFKA_MAYBE_PERSISTED;
         }
+        if (m->err == RD_KAFKA_RESP_ERR__FATAL)
+            note_fatal(k);
         k->report(k->context, &report);
     }
 }
@@ -291,7 +300,7 @@ static void take_reports(struct kafka *k, rd_kafka_event_t *event) {
 static void take_error(struct kafka *k, rd_kafka_event_t *event) {
     rd_kafka_resp_err_t err = rd_kafka_event_error(event);
     if (err == RD_KAFKA_RESP_ERR__FATAL) {
-        k->fatal = rd_kafka_fatal_error(k->rk, k->reason, sizeof k->reason);
+        note_fatal(k);
         return;
     }
     if (err == RD_KAFKA_RESP_ERR__ALL_BROKERS_DOWN) {
