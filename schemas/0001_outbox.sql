@@ -126,6 +126,18 @@ create table :"schema".parked (
 create index parked_due on :"schema".parked (relay, next_attempt_at, id) where state in ('failed', 'delayed', 'requesting', 'skipped');
 create index parked_held on :"schema".parked (waits_for_id, id) where state = 'held';
 
+-- For a relay that finds its outbox in another cluster: waits until nobody has messages that are not committed, keeps everybody from
+-- inserting until the caller's transaction ends, and returns the highest id. By itself the relay may not lock the table. It gives up soon:
+-- behind a lock that is waited for, inserts queue.
+create function :"schema".quiesce() returns bigint
+language plpgsql volatile security definer set search_path = :"schema", pg_temp set lock_timeout = '2s' as $$
+begin
+    lock table message in share row exclusive mode;
+    return (select coalesce(max(m.id), 0) from message m);
+end
+$$;
+revoke all on function :"schema".quiesce() from public;
+
 -- What depends on the server. A body in dollar quotes cannot carry the schema's name, so a setting tells it.
 select set_config('denpyo.schema', :'schema', false);
 

@@ -37,6 +37,7 @@ grant select on :"schema".message to :"relay";
 grant select, insert on :"schema".batch, :"schema".settlement, :"schema".settlement_topic to :"relay";
 grant select, insert, update, delete on :"schema".parked to :"relay";
 grant select, insert, update on :"schema".relay to :"relay";
+grant execute on function :"schema".quiesce() to :"relay";
 
 -- Operators decide as the relay's role, or as any role that is granted these.
 grant execute on function :"schema".retry(uuid), :"schema".skip(uuid, text) to :"relay";

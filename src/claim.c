@@ -402,6 +402,8 @@ static void send_poll(struct claim *c) {
     if (!is_first)
         pg_add_text(&call, cursor->from);
     pg_add_text(&call, cursor->to);
+    if (!is_first)
+        pg_add_int(&call, cursor->floor_id);
     c->state = CLAIM_POLL;
     const struct statements *s = c->ledger->statements;
     statements_send(s, c->pg, STATEMENT_BEGIN, NULL, NULL, NULL);

@@ -30,6 +30,8 @@ const struct config_option config_options[] = {
     TEXT("brokers", brokers, 0, 65536, "", "LIST", "Kafka brokers to start from: host:port,host:port"),
     TEXT("schema", schema, 1, 63, "outbox", "NAME", "schema that holds the outbox"),
     TEXT("relay", relay, 1, 200, "default", "NAME", "name of the relay; processes of one name elect one leader"),
+    TEXT("accept_cluster_id", accept_cluster_id, 0, 79, "", "ID",
+         "another Kafka cluster than the one on record is meant: its id"),
     NUMBER("batch.rows", batch_rows, 1, 30000, "5000", "rows", "most rows claimed in one step"),
     NUMBER("batch.bytes", batch_bytes, 1024, GIB, "4194304", "bytes", "payload that one step aims at"),
     NUMBER("inflight.messages", inflight_messages, 1, 1000000, "20000", "messages",

@@ -13,8 +13,13 @@
 #define DENSE_MARGIN 1000
 
 void load_init(struct load *l, struct ledger *ledger, struct publisher *publisher, struct settle *settle,
-               struct reconcile *reconcile, struct pg *pg) {
-    *l = (struct load){.ledger = ledger, .publisher = publisher, .settle = settle, .reconcile = reconcile, .pg = pg};
+               struct reconcile *reconcile, struct identity *identity, struct pg *pg) {
+    *l = (struct load){.ledger = ledger,
+                       .publisher = publisher,
+                       .settle = settle,
+                       .reconcile = reconcile,
+                       .identity = identity,
+                       .pg = pg};
 }
 
 static void forget_batches(struct load *l) {
@@ -34,6 +39,7 @@ void load_free(struct load *l) {
 
 void load_reset(struct load *l) {
     reconcile_reset(l->reconcile);
+    identity_reset(l->identity);
     forget_batches(l);
     l->state = LOAD_IDLE;
     l->saw_recovery = false;
@@ -87,7 +93,25 @@ static void send_lookup(struct load *l) {
     reconcile_start(l->reconcile, batches, l->count);
 }
 
+static void send_cursor(struct load *l);
+
+/* Whether the clusters are those on record is known. */
+static void take_identity(struct load *l) {
+    enum identity_state answer = l->identity->state;
+    if (answer == IDENTITY_IDLE || answer == IDENTITY_BUSY)
+        return;
+    identity_reset(l->identity);
+    if (answer == IDENTITY_REFUSED)
+        l->state = LOAD_REFUSED;
+    else if (answer == IDENTITY_MOVED && !l->is_full)
+        l->state = LOAD_STALE;
+    else
+        send_cursor(l);
+}
+
 void load_step(struct load *l, int64_t now_us) {
+    if (l->state == LOAD_BUSY)
+        take_identity(l);
     reconcile_step(l->reconcile, now_us);
     if (l->state != LOAD_BUSY || l->reconcile->state != RECONCILE_DONE)
         return;
@@ -197,7 +221,7 @@ static void on_open(void *context, struct pg_result *r) {
 static void on_cursor(void *context, struct pg_result *r) {
     struct load *l = context;
     struct ledger *ledger = l->ledger;
-    enum { ID, FROM, TO, UPTO, LAST_PAGE, SETTLED, IN_RECOVERY };
+    enum { ID, FROM, TO, UPTO, LAST_PAGE, SETTLED, IN_RECOVERY, FLOOR };
     if (pg_int(r, 0, IN_RECOVERY) != 0) {
         l->saw_recovery = true;
         return;
@@ -218,6 +242,7 @@ static void on_cursor(void *context, struct pg_result *r) {
     else
         window_load(&ledger->cursor, pg_text(r, 0, FROM), pg_text(r, 0, TO), pg_int(r, 0, UPTO),
                     pg_int(r, 0, LAST_PAGE) != 0);
+    ledger->cursor.floor_id = pg_int(r, 0, FLOOR);
     struct pg_call call = {0};
     pg_add_text(&call, ledger->lease->relay);
     pg_add_int(&call, settled);
@@ -226,13 +251,17 @@ static void on_cursor(void *context, struct pg_result *r) {
     pg_sync(l->pg);
 }
 
+static void send_cursor(struct load *l) {
+    struct pg_call call = {0};
+    pg_add_text(&call, l->ledger->lease->relay);
+    statements_send(l->ledger->statements, l->pg, STATEMENT_LOAD_CURSOR, &call, on_cursor, l);
+    pg_sync(l->pg);
+}
+
 void load_start(struct load *l, bool is_full) {
     forget_batches(l);
     l->is_full = is_full;
     l->saw_recovery = false;
     l->state = LOAD_BUSY;
-    struct pg_call call = {0};
-    pg_add_text(&call, l->ledger->lease->relay);
-    statements_send(l->ledger->statements, l->pg, STATEMENT_LOAD_CURSOR, &call, on_cursor, l);
-    pg_sync(l->pg);
+    identity_start(l->identity);
 }

@@ -152,11 +152,14 @@ static void lose_database(struct relay *r, const struct fault *f, int64_t now) {
     r->reconnect_us = now + r->reconnect_wait_us;
 }
 
-/* Says who has to grant what when a privilege is missing. */
+/* Says what to do when the schema or a privilege is missing. */
 static void add_remedy(const struct relay *r, struct fault *f) {
+    size_t size = strlen(f->text);
+    if (strcmp(f->code, "42P01") == 0 || strcmp(f->code, "3F000") == 0) /* undefined_table, invalid_schema_name */
+        snprintf(f->text + size, sizeof f->text - size, "; was the schema \"%s\" dropped? run denpyo init",
+                 r->config->schema);
     if (strcmp(f->code, "42501") != 0) /* insufficient_privilege */
         return;
-    size_t size = strlen(f->text);
     snprintf(f->text + size, sizeof f->text - size, "; GRANT %s TO %s gives the relay what it needs",
              r->config->role_relay, pg_user(r->connections[RELAY_LEASE]));
 }
@@ -306,6 +309,9 @@ static void step_load(struct relay *r, int64_t now) {
         log_event(LOG_ERROR, "the database lost what it had confirmed, or its answer; loading all of it again", LOG_END);
         renew_producer(r);
         begin_term(r);
+    } else if (r->load.state == LOAD_REFUSED) {
+        r->refusal = r->identity.fault;
+        enter(r, RELAY_RELEASE);
     } else if (r->load.state == LOAD_DONE) {
         enter(r, r->stopping ? RELAY_DRAIN : RELAY_LEAD);
     }
@@ -455,6 +461,8 @@ bool relay_run(const struct config *config, struct fault *f) {
         run(r);
     }
     log_progress(NULL);
+    if (r->end.class == FAULT_NONE)
+        r->end = r->refusal;
     if (r->end.class == FAULT_NONE)
         log_event(LOG_INFO, "stopped", log_int("dispatched", (int64_t)r->settle.settled_rows), LOG_END);
     else if (f != NULL)

@@ -72,7 +72,10 @@ struct relay *relay_parts_new(const struct config *config) {
     txn_init(&r->txn, &r->ledger, &r->publisher, r->kafka_worker);
     reconcile_init(&r->reconcile, &r->ledger, &r->publisher, r->connections[RELAY_CLAIM], r->tail_worker,
                    &r->kafka_options);
-    load_init(&r->load, &r->ledger, &r->publisher, &r->settle, &r->reconcile, r->connections[RELAY_CLAIM]);
+    identity_init(&r->identity, &r->ledger, &r->publisher, r->connections[RELAY_CLAIM], config->brokers,
+                  config->accept_cluster_id);
+    load_init(&r->load, &r->ledger, &r->publisher, &r->settle, &r->reconcile, &r->identity,
+              r->connections[RELAY_CLAIM]);
     sweep_init(&r->sweep, &r->ledger, r->connections[RELAY_LEASE], config->sweep_interval_ms);
     return r;
 }

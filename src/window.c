@@ -111,7 +111,7 @@ bool window_is_unchanged(const struct window_cursor *c, const char *current) {
 void window_open(struct window_cursor *c, const char *current) {
     assert(c->from != NULL && c->to == NULL);
     c->to = copy_text(current);
-    c->after_id = 0;
+    c->after_id = c->floor_id;
 }
 
 void window_skip(struct window_cursor *c) {

@@ -5,14 +5,15 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+#include "denpyo/identity.h"
 #include "denpyo/ledger.h"
 #include "denpyo/publish.h"
 #include "denpyo/reconcile.h"
 #include "denpyo/settle.h"
 
 /* DONE: the ledger agrees with the database. STALE: memory holds what the database does not have any more: clear
- * everything and load in full. */
-enum load_state { LOAD_IDLE, LOAD_BUSY, LOAD_DONE, LOAD_STALE };
+ * everything and load in full. REFUSED: identity.fault says why, and a person has to confirm. */
+enum load_state { LOAD_IDLE, LOAD_BUSY, LOAD_DONE, LOAD_STALE, LOAD_REFUSED };
 
 /* An open batch on record, whose rows are to be read again. */
 struct load_batch {
@@ -31,6 +32,7 @@ struct load {
     struct publisher *publisher;
     struct settle *settle;
     struct reconcile *reconcile;
+    struct identity *identity;
     struct pg *pg;
     enum load_state state;
     bool is_full;
@@ -40,7 +42,7 @@ struct load {
 };
 
 void load_init(struct load *l, struct ledger *ledger, struct publisher *publisher, struct settle *settle,
-               struct reconcile *reconcile, struct pg *pg);
+               struct reconcile *reconcile, struct identity *identity, struct pg *pg);
 void load_free(struct load *l);
 
 /*

@@ -34,6 +34,7 @@ struct relay {
     struct settle settle;
     struct load load;
     struct reconcile reconcile;
+    struct identity identity;
     struct sweep sweep;
     struct kafka_options kafka_options;
     struct txn txn;
@@ -41,6 +42,7 @@ struct relay {
     enum relay_state state;
     int64_t entered_us;
     struct fault end;    /* why it cannot go on */
+    struct fault refusal; /* why it stops, after it has given the lease back */
     int64_t stopping_us; /* when the signal came */
     bool stopping, silenced, gave_up;
     bool must_load, load_in_full;

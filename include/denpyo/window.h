@@ -44,6 +44,8 @@ bool window_contains(const struct window_snapshot *from, const struct window_sna
  *  3. What is persisted (the newest batch row) equals this cursor, or `from` ran ahead of it over empty windows only.
  *     A server that crashed hands out unflushed xids again, so after any lost connection: window_load, or window_reset
  *     when there is no batch.
+ *  4. Windows begin after floor_id: rows up to it are not theirs (they came from another cluster). Its owner sets it
+ *     after window_reset or window_load; 0 = none.
  * Owns from and to. Zero-initialise, then window_reset or window_load. Ids begin at 1. The functions do not block;
  * those that are called in the wrong state abort.
  */
@@ -51,6 +53,7 @@ struct window_cursor {
     char *from;
     char *to;
     int64_t after_id;
+    int64_t floor_id;
 };
 
 /* The cursor before anything was claimed. Frees what *c held when it is not zero. */

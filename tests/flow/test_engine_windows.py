@@ -123,7 +123,7 @@ def window(request, postgres, run_denpyo):
 
 HOLDER = "00000000-0000-4000-8000-000000000000"
 TYPES = {
-    "window_poll": "pg_snapshot, pg_snapshot",
+    "window_poll": "pg_snapshot, pg_snapshot, bigint",
     "window_first": "pg_snapshot",
     "claim_page": "pg_snapshot, pg_snapshot, bigint, bigint, int, int",
     "claim_mixed": "pg_snapshot, pg_snapshot, bigint, bigint, int, int, xid8[], bigint",
@@ -166,7 +166,7 @@ def test_case_16_a_page_costs_what_it_holds_whatever_lies_between(window, plans)
     database, before, after, stragglers, fresh = window
     with database.connect() as connection:
         claimant = Claimant(connection, plans)
-        ((upto, _, low, high, late),) = claimant.run("window_poll", before, after)
+        ((upto, _, low, high, late),) = claimant.run("window_poll", before, after, 0)
         assert (upto, low, high) == (after, fresh[0], fresh[-1]) and late.count(",") == 1
 
         def mixed(begin):
@@ -185,8 +185,8 @@ def test_case_16_a_page_costs_what_it_holds_whatever_lies_between(window, plans)
             costs[f"mixed page {n}, loaded"] = claimant.buffers(*load, begin, page[-1], len(page), 10**6)
         assert [row[0] for row in claimant.run("claim_page", before, after, low - 1, high, PAGE, 10**6)] == fresh[:PAGE]
         costs["page"] = claimant.buffers("claim_page", before, after, low - 1, high, PAGE, 10**6)
-        costs["poll"] = claimant.buffers("window_poll", before, after)
-        costs["poll of nothing"] = claimant.buffers("window_poll", after, after)
+        costs["poll"] = claimant.buffers("window_poll", before, after, 0)
+        costs["poll of nothing"] = claimant.buffers("window_poll", after, after, 0)
         costs["first poll"] = claimant.buffers("window_first", None)
     print(costs)
     limits = {name: 100 if "mixed" in name else 40 for name in costs}
