@@ -5,6 +5,7 @@
 #include "denpyo/loop.h"
 
 #define CALL_TIMEOUT_MS 30000
+#define ABORT_TIMEOUT_MS 1000 /* each call purges anew: what comes back for a retry after the purge is never sent */
 #define RETRY_US 100000
 
 void txn_init(struct txn *t, struct ledger *ledger, struct publisher *publisher, struct worker *worker) {
@@ -22,8 +23,11 @@ static void on_called(struct kafka_txn *call);
 static void submit(struct txn *t, enum txn_state state, enum kafka_txn_call which) {
     t->state = state;
     t->is_calling = true;
-    t->call = (struct kafka_txn){
-        .kafka = t->publisher->kafka, .call = which, .timeout_ms = CALL_TIMEOUT_MS, .done = on_called, .context = t};
+    t->call = (struct kafka_txn){.kafka = t->publisher->kafka,
+                                 .call = which,
+                                 .timeout_ms = which == KAFKA_TXN_ABORT ? ABORT_TIMEOUT_MS : CALL_TIMEOUT_MS,
+                                 .done = on_called,
+                                 .context = t};
     kafka_txn_submit(&t->call, t->worker);
 }
 
@@ -56,8 +60,9 @@ static void on_called(struct kafka_txn *call) {
         on_success(t);
         return;
     case FAULT_RETRY: /* the same call again: its outcome is not decided yet */
-        log_event(LOG_WARN, "a transaction's step takes long", log_str("code", f.code), log_str("error", f.text),
-                  LOG_END);
+        if (t->state != TXN_ABORT)
+            log_event(LOG_WARN, "a transaction's step takes long", log_str("code", f.code), log_str("error", f.text),
+                      LOG_END);
         t->retry_us = loop_now_us() + RETRY_US;
         return;
     case FAULT_REJECT:
@@ -141,9 +146,9 @@ void txn_step(struct txn *t, bool can_begin, int64_t now_us) {
             begin(t);
         return;
     case TXN_OPEN:
-        if (t->publisher->has_failed && t->publisher->in_flight == 0)
-            submit(t, TXN_ABORT, KAFKA_TXN_ABORT);
-        else if (!t->publisher->has_failed && is_complete(t))
+        if (t->publisher->has_failed)
+            submit(t, TXN_ABORT, KAFKA_TXN_ABORT); /* the client sends nothing more: waiting would be in vain */
+        else if (is_complete(t))
             submit(t, TXN_COMMIT, KAFKA_TXN_COMMIT);
         return;
     case TXN_INIT:

@@ -96,6 +96,21 @@ def test_a_refused_message_aborts_and_the_rest_goes_without_it(schema_ready, kaf
     outbox.close()
 
 
+def test_sets_that_are_refused_as_a_whole_do_not_stall_what_is_sent_beside_them(schema_ready, kafka, relay, flags):
+    """What the client takes back for a retry after its transaction has failed is sent no more: it would time out after a minute."""
+    narrow, wide = kafka.create_topic(config={"max.message.bytes": 2000}), kafka.create_topic(partitions=16)
+    outbox = Outbox(schema_ready)
+    relay(schema_ready, *flags, "--kafka", "compression.type=none")
+    with Load(schema_ready, [wide], rows=60):
+        wait_dispatched(schema_ready, 100)
+        for number in range(1, 2 * ROUNDS):
+            outbox.generate(narrow, 40, payload="repeat('x', 200)")
+            outbox.wait_dispatched(40 * number, narrow, 25)
+    outbox.wait_resolved(60)
+    assert_exactly_once(schema_ready, kafka, [narrow, wide])
+    outbox.close()
+
+
 def test_the_broker_restarts_in_the_middle(schema_ready, own_kafka, relay, flags):
     broker = own_kafka()
     topics = [broker.create_topic(partitions=4)]
