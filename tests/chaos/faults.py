@@ -1,7 +1,9 @@
 """The kinds of fault: each breaks one thing, and has mended it when it returns what exactly it did."""
 
+import os
 import signal
 import time
+from contextlib import suppress
 
 import psycopg
 from lib.wait import wait_until
@@ -97,6 +99,13 @@ def standby_frozen(world, rng):
 
 # --- the database ---
 
+def send_to(pids, number):
+    """Some may have ended meanwhile."""
+    for pid in pids:
+        with suppress(ProcessLookupError):
+            os.kill(pid, number)
+
+
 @kind("PostgreSQL restart fast", "database")
 def postgres_fast(world, rng):
     world.postgres.stop("fast")
@@ -109,6 +118,16 @@ def postgres_crash(world, rng):
     world.postgres.stop("immediate")
     detail = lasting(rng.uniform(0, 2))
     world.postgres_up()
+    return detail
+
+
+@kind("PostgreSQL frozen", "database")
+def postgres_frozen(world, rng):
+    """Its connections stay open and say nothing."""
+    pids = world.postgres_pids()
+    send_to(pids, signal.SIGSTOP)
+    detail = lasting(rng.uniform(0.2, 2) * LEASE_S)
+    send_to(pids, signal.SIGCONT)
     return detail
 
 
@@ -211,6 +230,16 @@ def topic_squeezed(world, rng):
     world.kafka.alter_config("squeezed", {"max.message.bytes": SQUEEZED_BYTES})
     detail = lasting(rng.uniform(2, 5))
     world.kafka.alter_config("squeezed", {"max.message.bytes": USUAL_BYTES})
+    return detail
+
+
+@kind("permission revoked", "broker")
+def permission_revoked(world, rng):
+    """Nobody may write to one topic for a while."""
+    words = ["--deny-principal", "User:*", "--operation", "Write", "--topic", "events"]
+    world.acls("--add", *words)
+    detail = lasting(rng.uniform(1, 4))
+    world.acls("--remove", "--force", *words)
     return detail
 
 

@@ -11,7 +11,7 @@ from contextlib import ExitStack, suppress
 
 import psycopg
 from confluent_kafka.admin import NewTopic
-from lib.devserver import Folders, free_port
+from lib.devserver import Folders, devserver, free_port
 from lib.kafka import Kafka
 from lib.postgres import Postgres
 from lib.relay import Relay, run_command
@@ -51,6 +51,8 @@ class Broker(Kafka):
             "listener.security.protocol.map": "PLAINTEXT:PLAINTEXT,CONTROLLER:PLAINTEXT,RELAY:PLAINTEXT",
             "inter.broker.listener.name": "PLAINTEXT",
             "replica.lag.time.max.ms": 5000,
+            "authorizer.class.name": "org.apache.kafka.metadata.authorizer.StandardAuthorizer",
+            "allow.everyone.if.no.acl.found": "true",
             "offsets.topic.replication.factor": self.replicas,
             "transaction.state.log.replication.factor": self.replicas,
             "transaction.state.log.min.isr": self._least_in_sync(),
@@ -168,7 +170,7 @@ class World:
         self.binary, self.mode, self._broker_count = binary, mode, brokers
         rng = random.Random(f"{seed} world")
         self.batch_rows = rng.choice([50, 400, 5000])
-        self.distance_ms = rng.choice([0, 1, 5])
+        self.distance_ms = rng.choice([0, 2, 10])
         self.mortal_until = 0  # rows of topic `mortal` that were claimed before may be gone with it
         self.squeezed_to = None  # the smallest limit that topic `squeezed` ever had
 
@@ -207,6 +209,7 @@ class World:
         assert done.returncode == 0, done.stdout + done.stderr
         for name, partitions in TOPICS.items():
             self.kafka.create_topic(name, partitions)
+        self.acls("--add", "--allow-principal", "User:*", "--operation", "All", "--topic", "events")
         self.slots = []
         stack.callback(self._kill_relays)
         for name in ("relay-a", "relay-b"):
@@ -224,6 +227,13 @@ class World:
         for slot in self.slots:
             slot._end.set()
             slot.relay.kill()
+
+    def looked_up(self):
+        """How many rows the relays found open when they took over, and how many of those had arrived, by their logs."""
+        lines = "\n".join(line for slot in self.slots for line in (*slot.log, *slot.relay.lines))
+        found = re.findall(r"looked up what arrived before the restart messages=(\d+) arrived=(\d+)", lines)
+        return {"looked up after a crash": sum(int(messages) for messages, _ in found),
+                "of these had arrived": sum(int(arrived) for _, arrived in found)}
 
     # --- what is asked while things break ---
 
@@ -248,6 +258,18 @@ class World:
     def standby(self):
         leader = self.leader()
         return next(slot for slot in self.slots if slot is not leader)
+
+    # --- what faults need ---
+
+    def acls(self, *words):
+        """Changes who may do what, with Kafka's own command."""
+        devserver("kafka", "acls", "--bootstrap-server", self.kafka.bootstrap, *words)
+
+    def postgres_pids(self):
+        """The server's processes, the first one foremost: while it stands still there come no others."""
+        first = int((self.postgres.datadir / "postmaster.pid").read_text().split()[0])
+        children = subprocess.run(["pgrep", "-P", str(first)], capture_output=True, text=True).stdout
+        return [first, *map(int, children.split())]
 
     def postgres_up(self):
         """Starts the server as often as it takes."""
