@@ -306,7 +306,8 @@ static void step_load(struct relay *r, int64_t now) {
         return;
     load_step(&r->load, now);
     if (r->load.state == LOAD_STALE) {
-        log_event(LOG_ERROR, "the database lost what it had confirmed, or its answer; loading all of it again", LOG_END);
+        log_event(LOG_ERROR, "the database lost what it had confirmed, or its answer; loading all of it again",
+                  LOG_END);
         renew_producer(r);
         begin_term(r);
     } else if (r->load.state == LOAD_REFUSED) {

@@ -7,7 +7,6 @@
 #define FIRST_US INT64_C(60000000) /* after the start of a term, unless the interval is shorter */
 #define PAUSE_FACTOR 20            /* a step of 5 ms is followed by a pause of 100 ms */
 #define PAUSE_LEAST_US 20000
-#define DUE_EVERY_US 2000000 /* how often rows that somebody else has parked are looked for */
 
 void sweep_init(struct sweep *s, struct ledger *ledger, struct pg *pg, int64_t interval_ms) {
     *s = (struct sweep){.ledger = ledger, .pg = pg, .interval_us = interval_ms * 1000};
@@ -62,10 +61,6 @@ static void on_step(void *context, struct pg_result *r) {
 }
 
 void sweep_step(struct sweep *s, int64_t now_us) {
-    if (now_us >= s->due_us) { /* `denpyo check --sweep` parks rows, too */
-        s->due_us = now_us + DUE_EVERY_US;
-        s->ledger->ask_next_due = true;
-    }
     if (s->next_us == 0)
         s->next_us = now_us + (s->interval_us < FIRST_US ? s->interval_us : FIRST_US);
     if (s->interval_us == 0 || s->is_asked || now_us < s->next_us || pg_state(s->pg) != PG_READY)

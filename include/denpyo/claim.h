@@ -40,7 +40,7 @@ struct claim {
     int64_t limit;     /* rows asked for */
     int64_t row_bytes; /* recent average */
     int64_t poll_after_us, poll_wait_us;
-    int64_t ask_after_us; /* when the next due parked row is asked for, whatever happened */
+    int64_t ask_after_us;      /* when the next due parked row is asked for, whatever happened */
     int seen_cleared;          /* of publisher.topics_cleared */
     uint64_t seen_lookups;     /* WAIT: of publisher.lookups when it began */
     uint64_t seen_settlements; /* ledger.settlements_sent when the parked rows were asked for */

@@ -58,7 +58,7 @@ struct config {
     char *postgres;             /* postgres: libpq conninfo or URI ("" = libpq's own defaults and PG* variables) */
     char *brokers;              /* brokers: bootstrap list host:port,… ("" = not given) */
     char *schema;               /* schema: the outbox schema's name, unquoted */
-    char *accept_cluster_id;           /* accept_cluster_id: the Kafka cluster to move to ("" = none) */
+    char *accept_cluster_id;    /* accept_cluster_id: the Kafka cluster to move to ("" = none) */
     char *relay;                /* relay: this relay's name, "default" */
     int64_t batch_rows;         /* batch.rows: most rows of a page */
     int64_t batch_bytes;        /* batch.bytes: a page's target size */

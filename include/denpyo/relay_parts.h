@@ -41,18 +41,18 @@ struct relay {
     struct kafka_property *properties; /* config->kafka as the driver wants it */
     enum relay_state state;
     int64_t entered_us;
-    struct fault end;    /* why it cannot go on */
+    struct fault end;     /* why it cannot go on */
     struct fault refusal; /* why it stops, after it has given the lease back */
-    int64_t stopping_us; /* when the signal came */
+    int64_t stopping_us;  /* when the signal came */
     bool stopping, silenced, gave_up;
     bool must_load, load_in_full;
     bool database_lost, broker_lost, broker_answered;
     char database_trouble[600];
     int64_t lost_us, reconnect_us, reconnect_wait_us; /* when the database was lost last, and is connected to again */
-    char producer_trouble[40];    /* code of the last producer's failure, "" = it works */
-    uint64_t producer_dispatched; /* how many were, when it failed */
+    char producer_trouble[40];                        /* code of the last producer's failure, "" = it works */
+    uint64_t producer_dispatched;                     /* how many were, when it failed */
     int64_t producer_renew_us, producer_wait_us;
-    size_t closing;                                   /* producers that are being destroyed */
+    size_t closing; /* producers that are being destroyed */
     int64_t progress_us;
     uint64_t progress_rows;
 };

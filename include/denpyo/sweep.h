@@ -34,7 +34,7 @@ struct sweep {
     int64_t interval_us; /* 0 = never */
     bool is_asked;       /* a step is on its way */
     int64_t after_id;    /* how far the round has come; 0 = between rounds */
-    int64_t sent_us, next_us, due_us;
+    int64_t sent_us, next_us;
     uint64_t round_seen, round_found;
     uint64_t rounds, found; /* since start */
 };
