@@ -59,11 +59,7 @@ static void *work(void *argument) {
     return NULL;
 }
 
-static void finish(void *context, uint32_t events) {
-    struct worker *w = context;
-    (void)events;
-    eventfd_t count;
-    eventfd_read(w->event_fd, &count);
+static void bring_back(struct worker *w) {
     for (;;) {
         pthread_mutex_lock(&w->mutex);
         struct worker_job *job = pop(&w->finished);
@@ -72,6 +68,14 @@ static void finish(void *context, uint32_t events) {
             return;
         job->done(job);
     }
+}
+
+static void finish(void *context, uint32_t events) {
+    struct worker *w = context;
+    (void)events;
+    eventfd_t count;
+    eventfd_read(w->event_fd, &count);
+    bring_back(w);
 }
 
 struct worker *worker_new(struct loop *loop) {
@@ -104,6 +108,7 @@ void worker_free(struct worker *w) {
     pthread_cond_signal(&w->wake);
     pthread_mutex_unlock(&w->mutex);
     pthread_join(w->thread, NULL);
+    bring_back(w); /* who submitted them frees them */
     loop_forget(w->loop, &w->io);
     close(w->event_fd);
     pthread_cond_destroy(&w->wake);

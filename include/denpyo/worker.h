@@ -19,7 +19,7 @@ struct worker_job {
 struct worker *worker_new(struct loop *loop);
 /* Queues the job (first in, first out). Never blocks. */
 void worker_submit(struct worker *worker, struct worker_job *job);
-/* Waits for the running job to end; jobs not begun are dropped without `done` when the process ends. */
+/* Waits for the running job to end and calls `done` of all that ran; jobs not begun are dropped without it. */
 void worker_free(struct worker *worker);
 
 #endif

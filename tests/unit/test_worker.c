@@ -12,7 +12,7 @@ struct job {
     struct worker_job job; /* first */
     int number;
     pthread_t ran_on;
-    sem_t *wait;
+    sem_t *began, *wait;
     struct worker *worker; /* where done submits `then` */
     struct job *then;
 };
@@ -21,6 +21,8 @@ static int order[JOBS], done_count;
 
 static void run(struct worker_job *j) {
     struct job *job = (struct job *)j;
+    if (job->began != NULL)
+        sem_post(job->began);
     if (job->wait != NULL)
         sem_wait(job->wait);
     job->ran_on = pthread_self();
@@ -65,19 +67,23 @@ Test(worker, the_end_of_a_job_may_submit_the_next, .timeout = 30) {
     loop_free(loop);
 }
 
-Test(worker, the_end_waits_for_the_running_job_and_drops_the_others, .timeout = 30) {
-    sem_t gate;
+Test(worker, the_end_waits_for_the_running_job_and_gives_back_what_ran, .timeout = 30) {
+    sem_t began, gate;
+    sem_init(&began, 0, 0);
     sem_init(&gate, 0, 0);
     struct loop *loop = loop_new();
     struct worker *worker = worker_new(loop);
-    struct job running = {.job = {.run = run, .done = done}, .wait = &gate};
+    struct job running = {.job = {.run = run, .done = done}, .began = &began, .wait = &gate};
     struct job waiting = {.job = {.run = run, .done = done}};
     worker_submit(worker, &running.job);
     worker_submit(worker, &waiting.job);
+    sem_wait(&began);
     sem_post(&gate);
     worker_free(worker);
-    cr_assert_eq(done_count, 0);
+    cr_assert_geq(done_count, 1, "what ran came back");
+    cr_assert_eq(done_count == 2, waiting.ran_on != 0, "what did not begin did not");
     worker_free(NULL);
     loop_free(loop);
+    sem_destroy(&began);
     sem_destroy(&gate);
 }
