@@ -24,6 +24,7 @@ struct kafka {
     kafka_report_fn report;
     void *context;
     int64_t message_max_bytes, group_max_bytes, group_max_messages;
+    bool is_compressing;
     rd_kafka_topic_partition_list_t *paused;
     char *cluster_id;
     bool down;
@@ -117,6 +118,12 @@ static int64_t number_of(const rd_kafka_conf_t *conf, const char *name) {
     return strtoll(text, NULL, 10);
 }
 
+static bool is_set_to(const rd_kafka_conf_t *conf, const char *name, const char *value) {
+    char text[32];
+    size_t size = sizeof text;
+    return rd_kafka_conf_get(conf, name, text, &size) == RD_KAFKA_CONF_OK && strcmp(text, value) == 0;
+}
+
 static void events_ready(void *context, uint32_t events) {
     struct kafka *k = context;
     (void)events;
@@ -136,6 +143,7 @@ struct kafka *kafka_open(struct loop *loop, const struct kafka_options *options,
     if (k == NULL)
         abort();
     k->message_max_bytes = number_of(conf, "message.max.bytes");
+    k->is_compressing = !is_set_to(conf, "compression.type", "none");
     k->group_max_bytes = number_of(conf, "batch.size");
     k->group_max_messages = number_of(conf, "batch.num.messages");
     char why[400];
@@ -202,6 +210,10 @@ int64_t kafka_group_max_bytes(const struct kafka *k) {
 
 int64_t kafka_group_max_messages(const struct kafka *k) {
     return k->group_max_messages;
+}
+
+bool kafka_is_compressing(const struct kafka *k) {
+    return k->is_compressing;
 }
 
 struct kafka_topic *kafka_topic_open(struct kafka *k, const char *name) {

@@ -31,6 +31,21 @@ static bool look_up_one(struct kafka_lookup *l, size_t i) {
     return is_answered;
 }
 
+#define LIMITS_TIMEOUT_MS 1000 /* they are advice: nobody waits long for them */
+
+static void ask_limits(struct kafka_lookup *l) {
+    const char *names[l->count];
+    struct kafka_limits limits[l->count];
+    size_t there = 0;
+    for (size_t i = 0; i < l->count; i++)
+        if (l->counts[i] > 0)
+            names[there++] = l->names[i];
+    kafka_limits_ask(l->kafka, names, there, LIMITS_TIMEOUT_MS, limits);
+    for (size_t i = l->count; i-- > 0;)
+        if (l->counts[i] > 0)
+            l->limits[i] = limits[--there];
+}
+
 static void look_up(struct worker_job *job) {
     struct kafka_lookup *l = (struct kafka_lookup *)job;
     bool is_answered = true;
@@ -41,6 +56,8 @@ static void look_up(struct worker_job *job) {
             l->counts[i] = -1;
             l->codes[i] = l->unreached_code;
         }
+    if (l->reached)
+        ask_limits(l);
     if (l->count == 0) {
         const struct rd_kafka_metadata *metadata = NULL;
         l->unreached_code = rd_kafka_metadata(kafka_client(l->kafka), 0, NULL, &metadata, l->timeout_ms);
@@ -70,7 +87,8 @@ struct kafka_lookup *kafka_lookup_new(struct kafka *k, size_t count, int timeout
     l->names = calloc(count + 1, sizeof *l->names);
     l->counts = calloc(count + 1, sizeof *l->counts);
     l->codes = calloc(count + 1, sizeof *l->codes);
-    if (l->names == NULL || l->counts == NULL || l->codes == NULL)
+    l->limits = calloc(count + 1, sizeof *l->limits);
+    if (l->names == NULL || l->counts == NULL || l->codes == NULL || l->limits == NULL)
         abort();
     return l;
 }
@@ -88,5 +106,6 @@ void kafka_lookup_free(struct kafka_lookup *l) {
     free(l->names);
     free(l->counts);
     free(l->codes);
+    free(l->limits);
     free(l);
 }

@@ -104,9 +104,9 @@ static void reject_as_message(struct publisher *p, struct row *row, int code) {
     if (code == 10)
         outcome_reject(p, row, kafka_code_name(code),
                        "%s: payload %d bytes, key %d, headers %d; this client sends at most %lld "
-                       "(kafka.message.max.bytes), the topic may allow less (its max.message.bytes)",
+                       "(kafka.message.max.bytes), the topic accepts %lld (max.message.bytes; 0 = not known)",
                        kafka_code_text(code), row->value_size, row->key_size, row->headers_size,
-                       (long long)kafka_message_max_bytes(p->kafka));
+                       (long long)kafka_message_max_bytes(p->kafka), (long long)row->topic->max_message_bytes);
     else if (row->key == NULL)
         outcome_reject(p, row, kafka_code_name(code),
                        "%s: it has no key, which a topic with cleanup.policy=compact refuses", kafka_code_text(code));

@@ -12,6 +12,7 @@
 #define KEYLESS_RUN 100 /* rows without a key go to one partition for so long: larger groups */
 #define LOOKUP_MOST 200 /* topics a look-up, so that none is long */
 #define RETRY_LOOKUP_US 500000
+#define HEADROOM_BYTES 200 /* more than a record batch has besides key, value and headers */
 #define VANISHED_US                                                                                                    \
     3000000 /* more than topic.metadata.propagation.max.ms: time for the rows to come back by themselves */
 
@@ -40,6 +41,61 @@ static void fail_absent(struct publisher *p, struct row *row) {
     int code = row->topic->code;
     outcome_fail(p, row, SCOPE_TOPIC, kafka_code_name(code), "topic %s: %s; create it, or grant the relay access to it",
                  row->topic->name, kafka_code_text(code));
+}
+
+/* The row waits in its topic's backlog; the look-up that it may be judged by has not begun yet. */
+static void wait_in_backlog(struct publisher *p, struct row *row) {
+    row->look_up = p->lookups_begun + 1;
+    queue_push(&row->topic->backlog, row);
+}
+
+/* Whether the topic was looked up since the row came, so that it may be rejected for what the topic is. If not, it and
+ * those after it wait for a look-up. */
+static bool is_sure(struct publisher *p, struct row *row) {
+    struct topic *topic = row->topic;
+    if (row->look_up != 0 && topic->answered >= row->look_up)
+        return true;
+    topic->is_doubted = true;
+    wait_in_backlog(p, row);
+    ask(p, topic);
+    return false;
+}
+
+/* The bytes of the row's record batch when they are more than the topic accepts; 0 = they are not, or nobody can tell.
+ */
+static int64_t excess_size(struct publisher *p, const struct row *row) {
+    int64_t most = row->topic->max_message_bytes;
+    int64_t about = HEADROOM_BYTES + row->value_size + row->key_size + row->headers_size;
+    if (most == 0 || about <= most || kafka_is_compressing(p->kafka))
+        return 0;
+    struct fault f = {0};
+    bool has_headers = row->headers_size >= 0;
+    if (has_headers && !envelope_headers_parse(&p->headers, row->headers, (size_t)row->headers_size, &f))
+        return 0; /* it is rejected for them later */
+    int64_t size =
+        envelope_size(row->key != NULL ? row->key_size : -1, row->value_size, has_headers ? &p->headers : NULL);
+    return size > most ? size : 0;
+}
+
+/* What the topic would refuse, known without sending it: rejected, or waiting for a fresh look-up. */
+static bool is_refused(struct publisher *p, struct row *row) {
+    struct topic *topic = row->topic;
+    bool lacks_key = topic->is_compacted && row->key == NULL;
+    int64_t size = excess_size(p, row);
+    if (!lacks_key && size == 0)
+        return false;
+    if (!is_sure(p, row))
+        return true;
+    if (lacks_key)
+        outcome_reject(p, row, kafka_code_name(KAFKA_CODE_INVALID_RECORD),
+                       "it has no key, which topic %s refuses: its cleanup.policy says compact", topic->name);
+    else
+        outcome_reject(p, row, kafka_code_name(KAFKA_CODE_TOO_LARGE),
+                       "the message has %lld bytes as a record batch (payload %d, key %d, headers %d), more than the "
+                       "max.message.bytes of topic %s, %lld",
+                       (long long)size, row->value_size, row->key_size, row->headers_size, topic->name,
+                       (long long)topic->max_message_bytes);
+    return true;
 }
 
 /* An explicit partition that the topic does not have. The count may be stale: only a second look decides; a row that
@@ -95,13 +151,13 @@ void route_row(struct publisher *p, struct row *row) {
         return;
     switch (topic->state) {
     case TOPIC_READY:
-        if (topic->partitions_seen != topic->partitions)
-            queue_push(&topic->backlog, row); /* the old count's rows must be through first */
-        else
+        if (topic->is_doubted || topic->partitions_seen != topic->partitions)
+            wait_in_backlog(p, row); /* the old count's rows must be through first */
+        else if (!is_refused(p, row))
             enter_lane(p, row);
         return;
     case TOPIC_UNKNOWN:
-        queue_push(&topic->backlog, row);
+        wait_in_backlog(p, row);
         ask(p, topic);
         return;
     case TOPIC_ABSENT:
@@ -139,12 +195,14 @@ static void note_vanished(struct publisher *p, struct topic *topic) {
         p->stuck = topic;
 }
 
-static void answer(struct publisher *p, struct topic *topic, int32_t count, int code) {
+static void answer(struct publisher *p, struct topic *topic, int32_t count, int code,
+                   const struct kafka_limits *limits) {
     if (count < 0) { /* nobody answered: ask again */
         ask(p, topic);
         return;
     }
     topic->looked_up_us = loop_now_us();
+    topic->answered = p->lookups_begun; /* there is one at a time */
     if (count == 0) {
         topic->code = code;
         if (topic->state == TOPIC_READY && !lanes_are_empty(topic)) {
@@ -152,12 +210,16 @@ static void answer(struct publisher *p, struct topic *topic, int32_t count, int 
             return;
         }
         topic->vanished_us = 0;
+        topic->is_doubted = false;
         if (topic->state == TOPIC_READY && topic->partitions_seen != topic->partitions)
             p->changing--;
         topic->state = TOPIC_ABSENT;
         kafka_topic_close(topic->handle); /* a topic created again later is another topic */
         topic->handle = NULL;
     } else {
+        topic->is_doubted = false;
+        topic->max_message_bytes = limits->max_message_bytes;
+        topic->is_compacted = limits->is_compacted;
         topic->vanished_us = 0;
         if (topic->state == TOPIC_ABSENT)
             p->topics_cleared++;
@@ -169,6 +231,8 @@ static void answer(struct publisher *p, struct topic *topic, int32_t count, int 
             else if (topic->partitions_seen != topic->partitions && count == topic->partitions)
                 p->changing--;
             topic->partitions_seen = count;
+            if (count == topic->partitions)
+                drain_backlog(p, topic);
             return; /* another count is taken over when the lanes are empty */
         }
         topic_set_partitions(topic, count, (size_t)kafka_group_max_messages(p->kafka));
@@ -187,7 +251,7 @@ static void looked_up(struct kafka_lookup *lookup) {
                 p->lookup_after_us = loop_now_us() + RETRY_LOOKUP_US;
         for (size_t i = 0; i < lookup->count; i++)
             answer(p, topics_get(&p->topics, lookup->names[i], strlen(lookup->names[i])), lookup->counts[i],
-                   lookup->codes[i]);
+                   lookup->codes[i], &lookup->limits[i]);
     }
     kafka_lookup_free(lookup);
 }
@@ -239,6 +303,7 @@ void route_look_up(struct publisher *p) {
         p->wanted--;
     }
     p->lookup = l;
+    p->lookups_begun++;
     kafka_lookup_submit(l, p->worker);
 }
 

@@ -44,6 +44,7 @@ struct row {
     int32_t attempts;     /* made before this one */
     int32_t code;         /* the last delivery report's error code */
     uint32_t group_limit; /* most rows of a group it may be in, after a refusal in a transaction; 0 = the lane's */
+    uint64_t look_up;     /* the first look-up of its topic that begins after the row came; 0 = it never waited */
     bool is_unsure;       /* nobody can say whether the broker has it: its report, its state, or a crash */
     bool is_skipped;      /* a person decided that it is not sent: only its followers are to hear of it */
     bool is_sent;         /* librdkafka has it, or had it in the open transaction */

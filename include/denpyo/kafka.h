@@ -60,6 +60,7 @@ void kafka_close(struct kafka *k, struct worker *worker, void (*closed)(void *co
 int64_t kafka_message_max_bytes(const struct kafka *k);
 int64_t kafka_group_max_bytes(const struct kafka *k);
 int64_t kafka_group_max_messages(const struct kafka *k);
+bool kafka_is_compressing(const struct kafka *k); /* then a message's size on the wire is not known beforehand */
 
 /* The topic's object, created at first use (which starts its metadata look-up in the background). Never blocks. */
 struct kafka_topic *kafka_topic_open(struct kafka *k, const char *name);

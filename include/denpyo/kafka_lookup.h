@@ -1,4 +1,4 @@
-/* kafka_lookup.h: how many partitions topics have, asked without blocking the loop. */
+/* kafka_lookup.h: how many partitions topics have and what they accept, asked without blocking the loop. */
 #ifndef DENPYO_KAFKA_LOOKUP_H
 #define DENPYO_KAFKA_LOOKUP_H
 
@@ -7,6 +7,7 @@
 #include <stdint.h>
 
 #include "denpyo/kafka.h"
+#include "denpyo/kafka_limits.h"
 #include "denpyo/worker.h"
 
 /*
@@ -21,6 +22,7 @@ struct kafka_lookup {
     char **names;
     int32_t *counts;
     int *codes;
+    struct kafka_limits *limits; /* of the topics that are there */
     size_t count;
     int timeout_ms;
     bool reached;

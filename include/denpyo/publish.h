@@ -44,6 +44,7 @@ struct publisher {
     struct kafka_lookup *lookup;            /* under way, or NULL */
     int64_t lookup_after_us;                /* no look-up before this time */
     int64_t ask_again_us;                   /* when known topics are to be looked up again */
+    uint64_t lookups_begun;                 /* look-ups, since start */
     uint64_t lookups;                       /* that came back, since start */
     size_t wanted;                          /* topics that asked for a look-up */
     size_t changing;                        /* topics whose partition count is to change */

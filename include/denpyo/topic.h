@@ -41,9 +41,13 @@ struct topic {
     int32_t partitions_seen; /* what the last look-up said; taken over when nothing of the topic is in the lanes */
     struct lane *lanes;      /* `partitions` of them */
     struct kafka_topic *handle;
-    struct row_queue backlog; /* rows that came before the partitions were known */
-    size_t in_lanes;          /* rows in lanes or in flight */
-    int64_t looked_up_us;     /* when the last answer came, 0 = never */
+    struct row_queue backlog;  /* rows that came before the partitions were known */
+    size_t in_lanes;           /* rows in lanes or in flight */
+    int64_t max_message_bytes; /* its limit of a record batch, 0 = not known */
+    bool is_compacted;         /* refuses records without a key; false also when not known */
+    uint64_t answered;         /* the last look-up that was answered, by number */
+    bool is_doubted;           /* a row is to be rejected by what was known; all wait for a fresh look-up */
+    int64_t looked_up_us;      /* when the last answer came, 0 = never */
     int64_t vanished_us; /* READY: since when look-ups say it is gone while rows of it are in flight, 0 = it is there */
     bool asked;          /* a look-up is under way or wanted */
     struct hold *hold;   /* the whole topic is held, or NULL */
