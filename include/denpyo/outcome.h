@@ -10,8 +10,8 @@ void outcome_of_group(struct publisher *p, struct lane *lane);
 /* librdkafka refused the row at once, with this code: closes it, or returns false: it is not to be sent now. */
 bool outcome_refused(struct publisher *p, struct row *row, int code);
 
-/* Closes an OPEN row as rejected: a person decides. Whoever waited for it goes on, unless rejected rows hold: then a row
- * that is a follower itself is held instead. */
+/* Closes an OPEN row as rejected: a person decides. Whoever waited for it goes on, unless rejected rows hold: then a
+ * row that is a follower itself is held instead. */
 void outcome_reject(struct publisher *p, struct row *row, const char *code, const char *format, ...)
     __attribute__((format(printf, 4, 5)));
 
