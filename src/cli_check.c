@@ -165,6 +165,22 @@ static void find_topics(struct check *c) {
         c->found[i].name = cli_view_text(json_array_get(c->topics, i), "topic");
 }
 
+/* Other brokers than those that have the messages so far: the relay refuses them. */
+static void judge_cluster(struct check *c, const char *name, const struct kafka_admin_cluster *cluster) {
+    struct fault f = {0};
+    json_t *rows = c->schema_ready ? cli_view_query(&c->view, "queries/check_cluster.sql", c->config->relay, &f) : NULL;
+    const char *before = cli_view_text(json_array_get(rows, 0), "cluster_id");
+    if (*before && *cluster->id && strcmp(before, cluster->id) != 0)
+        say(c, name, FAIL, CLI_TROUBLE,
+            "cluster %s, but this outbox was sent to cluster %s: mend --brokers, or confirm with denpyo run "
+            "--accept-cluster-id %s",
+            cluster->id, before, cluster->id);
+    else
+        say(c, name, OK, CLI_OK, "cluster %s with %d broker%s", *cluster->id ? cluster->id : "(without id)",
+            cluster->brokers, cluster->brokers == 1 ? "" : "s");
+    json_decref(rows);
+}
+
 static void check_broker(struct check *c, const char *name) {
     find_topics(c);
     if (*c->config->brokers == 0) {
@@ -182,8 +198,7 @@ static void check_broker(struct check *c, const char *name) {
         kafka_check(&options, &f) && kafka_admin_look(c->config->brokers, properties, c->config->kafka_count,
                                                       BROKER_TIMEOUT_MS, c->found, c->found_count, &cluster, &f);
     if (c->broker_reached)
-        say(c, name, OK, CLI_OK, "cluster %s with %d broker%s", *cluster.id ? cluster.id : "(without id)",
-            cluster.brokers, cluster.brokers == 1 ? "" : "s");
+        judge_cluster(c, name, &cluster);
     else
         say(c, name, FAIL, cli_exit_code(&f), "%s%s", f.text,
             f.class == FAULT_RETRY ? "; check --brokers, the network, and kafka.security.protocol" : "");

@@ -6,6 +6,24 @@
 #include "denpyo/migrate.h"
 #include "denpyo/relay.h"
 #include "denpyo/session.h"
+#include "denpyo/sql.h"
+
+/* A second name would send every message once more. */
+static bool check_name(struct session *session, const struct config *c, struct fault *f) {
+    char *sql = sql_text("queries/run_other_relay.sql", &(struct sql_names){.schema = c->schema});
+    const char *const parameters[] = {c->relay};
+    struct session_result *others = NULL;
+    bool is_good = session_query(session, sql, 1, parameters, &others, f);
+    if (is_good && session_rows(others) > 0)
+        is_good =
+            fault_set(f, FAULT_USAGE, "relay",
+                      "this outbox is relayed under the name \"%s\": a second one, \"%s\", would send every message "
+                      "once more; use --relay %s (processes of one name elect one leader)",
+                      session_text(others, 0, 0), c->relay, session_text(others, 0, 0));
+    session_result_free(others);
+    free(sql);
+    return is_good;
+}
 
 static bool check_and_run(const struct config *c, struct fault *f) {
     if (c->brokers[0] == 0)
@@ -19,7 +37,7 @@ static bool check_and_run(const struct config *c, struct fault *f) {
     struct session *session;
     if (!session_open(&session, c, f))
         return false;
-    bool is_good = migrate_check(session, &(struct sql_names){.schema = c->schema}, f);
+    bool is_good = migrate_check(session, &(struct sql_names){.schema = c->schema}, f) && check_name(session, c, f);
     session_close(session);
     return is_good && relay_run(c, f);
 }

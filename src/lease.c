@@ -9,6 +9,7 @@
 
 #include "denpyo/loop.h"
 
+#define TOOK_PLACE_US 1000
 #define LOOK_AGAIN_US 250000 /* a standby takes over within this time of a clean stop */
 
 static void new_holder(char out[37]) {
@@ -59,7 +60,7 @@ static void on_inserted(void *context, struct pg_result *r) {
     struct lease *l = context;
     (void)r;
     l->asked = false;
-    l->next_us = 0;
+    l->next_us = loop_now_us() + TOOK_PLACE_US; /* soon: usually the row is there now */
 }
 
 static void on_look(void *context, struct pg_result *r) {

@@ -240,7 +240,9 @@ static void step_standby(struct relay *r, int64_t now) {
                   LOG_END);
     if (!r->lease.held)
         return;
-    log_event(LOG_INFO, "leading", log_str("relay", r->lease.relay), log_int("epoch", r->lease.epoch), LOG_END);
+    log_event(LOG_INFO, "leading", log_str("relay", r->lease.relay), log_int("epoch", r->lease.epoch),
+              log_str("delivery", r->kafka_options.transactional_id != NULL ? "exactly_once" : "at_least_once"),
+              LOG_END);
     begin_term(r); /* it is loaded once the other connections are there, too */
     enter(r, RELAY_LOAD);
 }

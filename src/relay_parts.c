@@ -119,7 +119,7 @@ void relay_parts_progress(struct relay *r, int64_t now_us) {
                            ? (long long)(r->claim.high - cursor->after_id)
                            : 0;
     char line[160];
-    snprintf(line, sizeof line, "%s  %.0f/s  dispatched %llu  in flight %zu  behind %lld  failed %llu  rejected %llu",
+    snprintf(line, sizeof line, "%s  %.0f/s  dispatched %llu  in flight %zu  behind %lld  failures %llu  rejected %llu",
              activity(r), rate, (unsigned long long)rows, r->ledger.open.rows, behind,
              (unsigned long long)r->publisher.failed, (unsigned long long)r->publisher.rejected);
     log_progress(line);

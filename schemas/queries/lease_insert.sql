@@ -1,2 +1,4 @@
--- The relay's row, once. $1 relay
-insert into :"schema".relay (name) values ($1::text) on conflict (name) do nothing
+-- The relay's row, once; not beside another name's: each would send all of the outbox. $1 relay
+insert into :"schema".relay (name)
+select $1::text where not exists (select 1 from :"schema".relay other where other.name <> $1::text)
+on conflict (name) do nothing

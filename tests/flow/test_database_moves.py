@@ -200,7 +200,8 @@ def test_case_03_the_relay_follows_a_failover_that_lost_the_last_second(primary,
 # --- another Kafka ---
 
 
-def test_another_kafka_cluster_is_refused_until_it_is_confirmed(schema_ready, kafka, kafka_autocreate, relay):
+def test_another_kafka_cluster_is_refused_until_it_is_confirmed(schema_ready, kafka, kafka_autocreate, relay,
+                                                                run_denpyo):
     topic = kafka.create_topic()
     there = kafka_autocreate.create_topic()
     with relay(schema_ready) as running:
@@ -216,6 +217,8 @@ def test_another_kafka_cluster_is_refused_until_it_is_confirmed(schema_ready, ka
             assert f"until now this outbox was sent to cluster {before}" in refusal
             assert schema_ready.value("select holder is null from outbox.relay"), "the lease was given back"
     assert kafka_autocreate.read_all(there) == []
+    looked = run_denpyo("check", "--postgres", schema_ready.conninfo, "--brokers", kafka_autocreate.bootstrap)
+    assert looked.returncode == 1 and f"this outbox was sent to cluster {before}" in looked.stdout
     now = refusal.rsplit("--accept-cluster-id ")[1].strip()
     for flags in (["--accept-cluster-id", now], []):
         with relay(schema_ready, *flags, brokers=kafka_autocreate.bootstrap) as running:

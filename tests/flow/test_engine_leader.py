@@ -103,3 +103,16 @@ def test_case_11_a_leader_that_was_frozen_writes_nothing_steps_down_and_can_lead
     print(terms, verdict, sep="\n")
     assert verdict.at_least_once(), verdict
     assert len(terms) >= 5
+
+
+def test_a_second_name_is_refused_because_it_would_send_everything_again(schema_ready, kafka, relay, run_denpyo):
+    topic = kafka.create_topic()
+    insert(schema_ready, topic, 5)
+    running = relay(schema_ready)
+    wait_settled(schema_ready)
+    ended = run_denpyo("run", "--postgres", schema_ready.conninfo, "--brokers", kafka.bootstrap, "--relay", "other")
+    assert ended.returncode == 2
+    assert 'relayed under the name "default"' in ended.stderr and "--relay default" in ended.stderr
+    assert running.stop() == 0
+    assert schema_ready.value("select count(*) from outbox.relay") == 1
+    assert verify(schema_ready, kafka, [topic]).exactly_once()
