@@ -89,8 +89,25 @@ static const char *const ordered[][2] = {
     {"batch.bytes", "inflight.bytes"},
 };
 
-/* Kubernetes sets these variables for a service that is called denpyo; they are not meant for us. */
-static const char *const foreign_variables[] = {"DENPYO_SERVICE_HOST", "DENPYO_SERVICE_PORT", "DENPYO_PORT"};
+/* Variables with our prefix that are not meant for us; of a family also those that go on after a "_". */
+static const struct {
+    const char *name;
+    bool family;
+} foreign_variables[] = {
+    /* Kubernetes sets these for a service that is called denpyo. */
+    {"DENPYO_SERVICE_HOST", false},
+    {"DENPYO_SERVICE_PORT", true},
+    {"DENPYO_PORT", true},
+    /* The repository's scripts and tests read these. */
+    {"DENPYO_BINARY", false},
+    {"DENPYO_BUILD", false},
+    {"DENPYO_CMAKE", false},
+    {"DENPYO_KAFKA_LIBS", false},
+    {"DENPYO_PYTHON", false},
+    {"DENPYO_QUICKSTART_DIR", false},
+    {"DENPYO_TEST_LARGE_MESSAGES", false},
+    {"DENPYO_TEST_SMALL_MESSAGES", false},
+};
 
 static const char by_default[] = "default", by_file[] = "file", by_environment[] = "environment", by_flag[] = "flag";
 
@@ -284,8 +301,9 @@ static bool set_from_file(void *context, const struct config_leaf *leaf, struct 
 
 static bool is_foreign(const char *variable) {
     for (size_t i = 0; i < sizeof foreign_variables / sizeof *foreign_variables; i++) {
-        size_t size = strlen(foreign_variables[i]);
-        if (strncmp(variable, foreign_variables[i], size) == 0 && (variable[size] == 0 || variable[size] == '_'))
+        size_t size = strlen(foreign_variables[i].name);
+        if (strncmp(variable, foreign_variables[i].name, size) == 0 &&
+            (variable[size] == 0 || (foreign_variables[i].family && variable[size] == '_')))
             return true;
     }
     return false;
@@ -310,12 +328,14 @@ static bool load_environment(struct config *c, struct fault *f) {
         if (variable == NULL)
             abort();
         const struct config_option *option = find_option(variable, config_variable);
-        bool ok = true;
+        bool ok;
         if (option)
             ok = set_option(c, option, value + 1, by_environment, variable, f);
+        else if (is_foreign(variable))
+            ok = true;
         else if (strncmp(variable, KAFKA_VARIABLE_PREFIX, strlen(KAFKA_VARIABLE_PREFIX)) == 0)
             ok = set_property_variable(c, variable, value + 1, f);
-        else if (!is_foreign(variable))
+        else
             ok = unknown_option(variable, config_variable, by_environment, f);
         free(variable);
         if (!ok)

@@ -64,6 +64,9 @@ static bool locate(const struct walk *w, struct fault *f) {
 
 static bool visit_leaf(struct walk *w, const char *name, const json_t *value, struct fault *f) {
     struct config_leaf leaf = {.name = name};
+    if (strcmp(name, "kafka") == 0)
+        return fault_set(f, FAULT_USAGE, "CONFIG_TYPE",
+                         "\"kafka\" must be an object of librdkafka properties, as in {\"compression.type\": \"lz4\"}");
     if (json_is_array(value) || json_is_null(value) || json_is_object(value))
         return fault_set(f, FAULT_USAGE, "CONFIG_TYPE", "\"%s\" must be text, a number, true or false, not %s", name,
                          json_is_array(value)  ? "a list"

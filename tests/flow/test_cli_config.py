@@ -6,6 +6,8 @@ import subprocess
 
 import pytest
 
+from lib.devserver import ROOT
+
 PASSWORDS = ["--postgres", "host=db password=geheim user=u", "--kafka", "sasl.password=geheim",
              "--kafka", "ssl.key.password=geheim", "--kafka", "sasl.username=me"]
 
@@ -26,6 +28,18 @@ def test_config_shows_origins_and_masks_passwords(run_denpyo, tmp_path):
     values = {name: entry["value"] for name, entry in shown["kafka"].items()}
     assert values == {"acks": "all", "linger.ms": "1.5", "socket.keepalive.enable": "true", "client.id": "x",
                       "sasl.password": "****", "ssl.key.password": "****", "sasl.username": "me"}
+
+
+def test_variables_that_the_repositorys_scripts_read_are_let_pass(run_denpyo):
+    """Whoever exports one for a script still runs denpyo in the same shell."""
+    scripts = [ROOT / "deploy" / "quickstart", ROOT / "tests" / "run", ROOT / "tests" / "chaos" / "run", ROOT / ".ci" / "run",
+               *(ROOT / "tests").rglob("*.py")]
+    read = {name for script in scripts
+            for name in re.findall(r"""(?:\$\{|environ\.get\(")(DENPYO_[A-Z_]+)""", script.read_text())}
+    assert {"DENPYO_QUICKSTART_DIR", "DENPYO_BINARY"} <= read
+    done = run_denpyo("config", "--json", env=dict.fromkeys(read, "x"))
+    assert done.returncode == 0, done.stderr
+    assert json.loads(done.stdout) == json.loads(run_denpyo("config", "--json").stdout)
 
 
 def test_a_file_that_config_printed_means_the_same_again(run_denpyo, tmp_path):

@@ -148,6 +148,27 @@ Test(config, variables_of_a_kubernetes_service_are_let_pass) {
     config_free(&config);
 }
 
+Test(config, variables_of_our_scripts_are_let_pass_but_not_what_only_begins_like_them) {
+    static const char *const passed[] = {
+        "DENPYO_BINARY",
+        "DENPYO_BUILD",
+        "DENPYO_CMAKE",
+        "DENPYO_KAFKA_LIBS",
+        "DENPYO_PYTHON",
+        "DENPYO_QUICKSTART_DIR",
+        "DENPYO_TEST_LARGE_MESSAGES",
+        "DENPYO_TEST_SMALL_MESSAGES",
+    };
+    for (size_t i = 0; i < sizeof passed / sizeof *passed; i++)
+        setenv(passed[i], "x", 1);
+    cr_assert(LOAD_NOTHING(), "%s", fault.text);
+    cr_assert_eq(config.kafka_count, 0);
+    config_free(&config);
+    setenv("DENPYO_BUILD_DIR", "x", 1);
+    cr_assert_not(LOAD_NOTHING());
+    assert_fault("unknown option DENPYO_BUILD_DIR in the environment");
+}
+
 static const struct {
     const char *text, *part;
 } bad_files[] = {
@@ -162,6 +183,8 @@ static const struct {
     {"{\"batch\": [1]}", "\"batch\" must be text, a number, true or false, not a list"},
     {"{\"kafka\": {\"compression\": {\"type\": \"lz4\"}}}",
      ":1:12: \"kafka.compression\" must be text, a number, true"},
+    {"{\"kafka\": 5}", ":1:2: \"kafka\" must be an object of librdkafka properties"},
+    {"{\"kafka\": null}", "\"kafka\" must be an object of librdkafka properties"},
     {"{\"config\": \"x\"}", "cannot name another"},
     {"{\n\"batch\": 1,\n}", ":3:1: not valid JSON"},
     {"{\"schema\": \"a\", \"schema\": \"b\"}", "duplicate object key"},
