@@ -2,11 +2,13 @@
 
 -- The whole interface, payload as text; the other three hand over to it. Returns the message id; with a dedup_key that is
 -- there already (for that topic) nothing is inserted and the first message's id is returned. It runs with its owner's
--- rights, since a writer may not read what is in the table. A null payload is refused unless tombstone is true.
+-- rights, since a writer may not read what is in the table. A null payload is refused unless tombstone is true. With named
+-- arguments key can be left out, and payload beside tombstone or payload_bytes, which only this function has; PostgreSQL
+-- cannot tell the four apart when neither a payload nor one of these is given, and refuses the call.
 create function :"schema".publish(
     topic         text,
-    key           text,
-    payload       text,
+    key           text default null,
+    payload       text default null,
     headers       jsonb default null,
     partition     int default null,
     available_at  timestamptz default null,
@@ -42,8 +44,8 @@ $$;
 
 create function :"schema".publish(
     topic        text,
-    key          text,
-    payload      json,
+    key          text default null,
+    payload      json default null,
     headers      jsonb default null,
     partition    int default null,
     available_at timestamptz default null,
@@ -56,8 +58,8 @@ $$;
 
 create function :"schema".publish(
     topic        text,
-    key          text,
-    payload      jsonb,
+    key          text default null,
+    payload      jsonb default null,
     headers      jsonb default null,
     partition    int default null,
     available_at timestamptz default null,
@@ -70,8 +72,8 @@ $$;
 
 create function :"schema".publish(
     topic        text,
-    key          text,
-    payload      bytea,
+    key          text default null,
+    payload      bytea default null,
     headers      jsonb default null,
     partition    int default null,
     available_at timestamptz default null,

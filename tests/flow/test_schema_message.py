@@ -219,6 +219,28 @@ def test_publish_makes_a_tombstone_only_when_told(shared):
     assert shared.execute("select tombstone from outbox.message where message_id = %s", (message_id,)).fetchone() == (True,)
 
 
+@pytest.mark.parametrize("arguments, expected", [
+    ("payload => 'p'", (None, None, "p", None, False)),
+    ("payload => '{}'::json", (None, None, "{}", None, False)),
+    ("payload => '{}'::jsonb", (None, None, "{}", None, False)),
+    ("payload => 'p'::bytea", (None, None, None, b"p", False)),
+    ("payload => '{}'::jsonb, key_bytes => 'k'", (None, b"k", "{}", None, False)),
+    ("payload_bytes => 'p'", (None, None, None, b"p", False)),
+    ("key => 'k', tombstone => true", ("k", None, None, None, True)),
+    ("key_bytes => 'k', tombstone => true", (None, b"k", None, None, True)),
+])
+def test_publish_by_name_needs_no_key_and_a_tombstone_no_payload(shared, arguments, expected):
+    message_id = shared.execute(f"select outbox.publish(topic => 't', {arguments})").fetchone()[0]
+    assert shared.execute("select key, key_bytes, payload, payload_bytes, tombstone from outbox.message"
+                          " where message_id = %s", (message_id,)).fetchone() == expected
+
+
+@pytest.mark.parametrize("arguments", ["'t'", "'t', 'k'", "topic => 't', key => 'k'", "topic => 't', key_bytes => 'k'"])
+def test_publish_without_a_payload_is_ambiguous_and_refused(shared, arguments):
+    with pytest.raises(psycopg.errors.AmbiguousFunction):
+        shared.execute(f"select outbox.publish({arguments})")
+
+
 def test_publish_of_a_known_dedup_key_returns_the_first_messages_id(shared):
     given = uuid.uuid4()
     first = shared.execute("select outbox.publish('t', 'k', 'one', dedup_key => 'x', message_id => %s)", (given,)).fetchone()
