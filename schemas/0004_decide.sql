@@ -10,16 +10,22 @@ language plpgsql volatile set search_path = :"schema", pg_temp as $$
 declare
     found_row parked;
     now_state text;
+    awaited uuid;
 begin
     if current_setting('transaction_isolation') <> 'read committed' then
         raise exception 'decide in a transaction of isolation level "read committed": another would not see what the relay claims meanwhile';
     end if;
     select p.* into found_row from parked p where p.message_id = wanted and p.state = any (states) for update;
     if found_row.id is null then
-        select s.state into now_state from status s where s.message_id = wanted;
-        raise exception '%', case when now_state is null then format('there is no message %s in this outbox', wanted)
-                                  else format('message %s is %s; this is for messages that are %s', wanted, now_state,
-                                              array_to_string(states, ' or ')) end;
+        select s.state, p.message_id into now_state, awaited
+          from status s left join parked p on p.id = s.waits_for_id and s.state = 'held'
+         where s.message_id = wanted;
+        raise exception '%', case
+            when now_state is null then format('there is no message %s in this outbox', wanted)
+            when awaited is not null then format('message %s is held and goes on by itself; decide about message %s, which it waits for',
+                                                 wanted, awaited)
+            else format('message %s is %s; this is for messages that are %s', wanted, now_state,
+                        regexp_replace(array_to_string(states, ', '), ', (\w+)$', ' or \1')) end;
     end if;
     -- A statement of its own, so that it sees the claim that the lock waited for.
     if exists (select from open_batch o where o.relay = found_row.relay and found_row.id = any (o.parked_ids)) then

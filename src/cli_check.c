@@ -297,6 +297,7 @@ int cli_check(int argc, char **argv) {
         return cli_fail(&f);
     }
     c.config = c.view.config = &config;
+    c.view.role = config.role_relay;
     run_all(&c);
     if (c.json) {
         cli_view_print(c.lines, false);

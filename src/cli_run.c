@@ -37,6 +37,7 @@ static bool check_and_run(const struct config *c, struct fault *f) {
     struct session *session;
     if (!session_open(&session, c, f))
         return false;
+    session_set_remedy_role(session, c->role_relay);
     bool is_good = migrate_check(session, &(struct sql_names){.schema = c->schema}, f) && check_name(session, c, f);
     session_close(session);
     return is_good && relay_run(c, f);

@@ -15,7 +15,13 @@ static struct sql_names names_of(const struct config *c) {
 }
 
 static bool connected(struct cli_view *view, struct fault *f) {
-    return view->session || session_open(&view->session, view->config, f);
+    if (view->session)
+        return true;
+    if (!session_open(&view->session, view->config, f))
+        return false;
+    if (view->role)
+        session_set_remedy_role(view->session, view->role);
+    return true;
 }
 
 static json_t *parsed(const struct session_result *result) {
@@ -54,6 +60,13 @@ bool cli_view_schema(struct cli_view *view, struct fault *f) {
 bool cli_view_transaction(struct cli_view *view, struct fault *f) {
     return connected(view, f) && session_run(view->session, "begin", f) && session_run(view->session, "select 1", f) &&
            session_run(view->session, "commit", f);
+}
+
+bool cli_view_has_leader(const json_t *relays) {
+    size_t i;
+    const json_t *relay;
+    json_array_foreach(relays, i, relay) if (json_is_true(json_object_get(relay, "has_lease"))) return true;
+    return false;
 }
 
 void cli_view_close(struct cli_view *view) {

@@ -6,6 +6,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "denpyo/nearest.h"
+
 #define OLDEST_SERVER 130000
 
 struct session {
@@ -41,7 +43,26 @@ static void one_line(char *out, size_t size, const char *message) {
     out[length] = 0;
 }
 
-/* What libpq quotes of a malformed conninfo may be a piece of a password with a space in it. */
+/* Whether the quoted word is a keyword to show: a slip of a known one, or no password is there that it may be of. */
+static bool quotes_keyword(const char *line, const char *conninfo) {
+    static const char *const starts[] = {"invalid connection option \"", "invalid URI query parameter: \""};
+    char word[64] = "";
+    for (size_t i = 0; i < sizeof starts / sizeof *starts; i++)
+        if (strncmp(line, starts[i], strlen(starts[i])) == 0)
+            snprintf(word, sizeof word, "%.*s", (int)strcspn(line + strlen(starts[i]), "\""), line + strlen(starts[i]));
+    if (*word == 0)
+        return false;
+    PQconninfoOption *options = PQconndefaults();
+    const char *known[64];
+    size_t count = 0;
+    for (const PQconninfoOption *at = options; at && at->keyword && count < sizeof known / sizeof *known; at++)
+        known[count++] = at->keyword;
+    bool is_slip = nearest_word(word, known, count) != NULL;
+    PQconninfoFree(options);
+    return is_slip || (strstr(conninfo, "pass") == NULL && strchr(conninfo, '@') == NULL);
+}
+
+/* What else libpq quotes of a malformed conninfo may be a piece of a password with a space in it. */
 static void conceal_quoted(char *line) {
     for (char *open = strchr(line, '"'); open != NULL;) {
         char *close = strchr(open + 1, '"');
@@ -62,7 +83,8 @@ static bool check_conninfo(const struct config *config, struct fault *f) {
     char line[300];
     one_line(line, sizeof line, message ? message : "out of memory");
     PQfreemem(message);
-    conceal_quoted(line);
+    if (!quotes_keyword(line, config->postgres))
+        conceal_quoted(line);
     return fault_set(f, FAULT_USAGE, "CONNINFO", "the option postgres (from: %s) is no valid conninfo: %s",
                      config_origin(config, "postgres"), line);
 }
@@ -127,6 +149,13 @@ void session_set_remedy(struct session *session, const char *remedy) {
     session->remedy = copy(remedy);
 }
 
+void session_set_remedy_role(struct session *session, const char *role) {
+    char remedy[300];
+    snprintf(remedy, sizeof remedy, "GRANT \"%s\" TO \"%s\" gives this user what is needed", role,
+             PQuser(session->connection));
+    session_set_remedy(session, remedy);
+}
+
 static bool is_one_of(const char *state, const char *const *states) {
     for (; *states; states++)
         if (strcmp(state, *states) == 0)
@@ -150,6 +179,8 @@ static bool refuse(const struct session *session, const PGresult *result, struct
                          session->schema);
     if (strcmp(state, "42501") == 0) /* insufficient_privilege */
         return fault_set(f, FAULT_FATAL, state, "PostgreSQL: %s; %s", line, session->remedy);
+    if (strcmp(state, "P0001") == 0) /* raise_exception: what a function of the outbox says is denpyo's own word */
+        return fault_set(f, FAULT_FATAL, state, "%s", line);
     /* Connection, resources, operator intervention, and conflicts between transactions pass; the rest does not. */
     bool passes = strncmp(state, "08", 2) == 0 || strncmp(state, "53", 2) == 0 || strncmp(state, "57", 2) == 0 ||
                   strncmp(state, "40", 2) == 0;

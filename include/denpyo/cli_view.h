@@ -10,9 +10,10 @@
 
 struct session;
 
-/* A connection that is opened at the first query. Set .config, the rest to zero. */
+/* A connection that is opened at the first query. Set .config and, if reading is not all, .role; the rest to zero. */
 struct cli_view {
     const struct config *config;
+    const char *role; /* which one a user without the privileges is told to be granted; NULL: the reader's */
     struct session *session;
 };
 
@@ -28,6 +29,9 @@ bool cli_view_transaction(struct cli_view *view, struct fault *f);
 
 /* Whether the schema is there, ours, and of the version that this denpyo works with. Blocks. */
 bool cli_view_schema(struct cli_view *view, struct fault *f);
+
+/* Whether any of these relays, rows of queries/status_relays.sql, has a valid lease. */
+bool cli_view_has_leader(const json_t *relays);
 
 /* Drops the connection; the next query opens a new one. */
 void cli_view_close(struct cli_view *view);
