@@ -97,8 +97,18 @@ static void print_trouble(const json_t *trouble) {
     putchar('\n');
 }
 
-static void print_troubles(const json_t *troubles) {
-    puts(json_array_size(troubles) ? "\nTroubles:" : "No troubles.");
+static bool has_pending(const json_t *topics) {
+    size_t i;
+    const json_t *topic;
+    json_array_foreach(topics, i, topic) if (json_integer_value(json_object_get(topic, "pending")) > 0) return true;
+    return false;
+}
+
+static void print_troubles(const json_t *topics, const json_t *relays, const json_t *troubles) {
+    bool is_stalled = has_pending(topics) && !cli_view_has_leader(relays);
+    puts(is_stalled || json_array_size(troubles) ? "\nTroubles:" : "No troubles.");
+    if (is_stalled)
+        puts("  messages wait and nobody leads: \"denpyo run\" starts a relay");
     size_t i;
     json_t *trouble;
     json_array_foreach(troubles, i, trouble) print_trouble(trouble);
@@ -120,7 +130,7 @@ static bool print_once(struct cli_view *view, bool json, bool watch, struct faul
             fputs(isatty(STDOUT_FILENO) ? CLEAR_SCREEN : "\n", stdout);
         print_topics(topics);
         print_relays(relays);
-        print_troubles(troubles);
+        print_troubles(topics, relays, troubles);
     }
     fflush(stdout);
     json_decref(topics);
