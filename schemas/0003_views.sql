@@ -92,34 +92,37 @@ select m.*, o.claimed_at
 
 -- Where every message is. Each branch carries its state as a literal (parked: a column), so that a condition on
 -- state reads only the branches that can hold it. attempts is null where it is not kept (dispatched); partition is the
--- broker's for dispatched rows, else the one that was asked for; a binary key is shown as \x and hex digits.
+-- broker's for dispatched rows, else the one that was asked for; a binary key is shown as \x and hex digits; held_by says whether a held
+-- row waits for one of its key or, when the whole topic is in trouble, of its topic.
 create view :"schema".status as
 select m.id, m.message_id, m.topic, coalesce(m.key, '\x' || encode(m.key_bytes, 'hex')) as key, 'pending' as state,
        0 as attempts, null::text as error_code, null::text as error, m.partition, null::bigint as "offset", m.created_at,
        null::timestamptz as requested_at, null::timestamptz as settled_at, null::timestamptz as next_attempt_at,
-       null::bigint as waits_for_id, null::timestamptz as first_error_at, null::timestamptz as last_error_at
+       null::bigint as waits_for_id, null::timestamptz as first_error_at, null::timestamptz as last_error_at,
+       null::text as held_by
   from :"schema".unclaimed m
  where m.available_at is null or m.available_at <= now()
 union all
 select m.id, m.message_id, m.topic, coalesce(m.key, '\x' || encode(m.key_bytes, 'hex')), 'delayed',
-       0, null, null, m.partition, null, m.created_at, null, null, m.available_at, null, null, null
+       0, null, null, m.partition, null, m.created_at, null, null, m.available_at, null, null, null, null
   from :"schema".unclaimed m
  where m.available_at > now()
 union all
 select m.id, m.message_id, m.topic, coalesce(m.key, '\x' || encode(m.key_bytes, 'hex')), 'requesting',
-       0, null, null, m.partition, null, m.created_at, m.claimed_at, null, null, null, null, null
+       0, null, null, m.partition, null, m.created_at, m.claimed_at, null, null, null, null, null, null
   from :"schema".claimed m
 union all
 select p.id, p.message_id, p.topic, coalesce(m.key, '\x' || encode(m.key_bytes, 'hex')),
        case when retry.id is null or p.state = 'skipped' then p.state else 'requesting' end,
        p.attempts, p.error_code, p.error, m.partition, null, m.created_at,
-       coalesce(retry.claimed_at, p.claimed_at), null, p.next_attempt_at, p.waits_for_id, p.first_error_at, p.last_error_at
+       coalesce(retry.claimed_at, p.claimed_at), null, p.next_attempt_at, p.waits_for_id, p.first_error_at, p.last_error_at,
+       case when p.state <> 'held' then null when m.key is null and m.key_bytes is null then 'topic' else p.scope end
   from :"schema".parked p
   left join :"schema".message m on m.id = p.id
   left join (select o.claimed_at, unnest(o.parked_ids) as id from :"schema".open_batch o) retry on retry.id = p.id
 union all
 select m.id, m.message_id, m.topic, coalesce(m.key, '\x' || encode(m.key_bytes, 'hex')), 'dispatched',
-       null, null, null, r.partition, r."offset", m.created_at, b.claimed_at, s.settled_at, null, null, null, null
+       null, null, null, r.partition, r."offset", m.created_at, b.claimed_at, s.settled_at, null, null, null, null, null
   from :"schema".message m
   join :"schema".settlement s on s.min_id is not null and int8range(s.min_id, s.max_id, '[]') @> m.id
   cross join lateral unnest(s.ids, s.partitions, s.offsets) as r (id, partition, "offset")

@@ -37,22 +37,21 @@ const struct cli_command cli_commands[] = {
      .summary = "Answer \"did it go out?\" for one message.",
      .details =
          "MESSAGE_ID is the message's UUID or its number (column id). Exits with 0 when the message went out or is on\n"
-         "its way, with 1 when it is held, failed, rejected, or not there.",
+         "its way, with 1 when it is held, failed, rejected, skipped, or not there.",
      .flags = {JSON_FLAG}},
     {.name = "retry",
      .run = cli_decide_retry,
      .words = "MESSAGE_ID",
      .summary = "Try a rejected or failed message again, now.",
-     .details = "A running relay notices within about a second; attempts are counted anew. Exits with 1 when the "
-                "message is in\n"
-                "another state, or is being tried at this moment."},
+     .details = "MESSAGE_ID is as for show. A running relay notices within about a second; attempts are counted anew.\n"
+                "Exits with 1 when the message is in another state, or is being tried at this moment."},
     {.name = "skip",
      .run = cli_decide_skip,
      .words = "MESSAGE_ID",
      .summary = "Close a rejected, failed or delayed message for good: it is not sent.",
-     .details = "The reason stays on record, and what waited for the message goes on within about a second. Exits with "
-                "1 when\n"
-                "the message is in another state, or is being tried at this moment.",
+     .details =
+         "MESSAGE_ID is as for show. The reason stays on record, and what waited for the message goes on within\n"
+         "about a second. Exits with 1 when the message is in another state, or is being tried at this moment.",
      .flags = {{"--reason", "why, in words: --reason TEXT; it must be given"}}},
     {.name = "check",
      .run = cli_check,

@@ -1,10 +1,10 @@
 /* cli_show.c: `denpyo show`: did this message go out? One sentence, then what is known about it. */
-#include <ctype.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "denpyo/cli.h"
+#include "denpyo/cli_message.h"
 #include "denpyo/cli_view.h"
 
 /*
@@ -23,11 +23,11 @@ static const struct answer answers[] = {
      true, true},
     {"pending", "Not yet: it is committed and waits for its turn.", true, true},
     {"delayed", "Not yet: it is to be sent at {next_attempt_at}.", true, true},
-    {"held", "Not yet: it waits for message {waits_for_id}, an earlier one of its key that has not gone out.", false,
-     true},
+    {"held", "Not yet: it waits for message {waits_for_id}, an earlier one of its {held_by} that has not gone out.",
+     false, true},
     {"failed", "Not yet: trying failed ({error_code}: {error}); the next try is at {next_attempt_at}.", false, true},
     {"rejected", "No: it can never be sent as it is ({error_code}: {error}); a person has to decide.", false, false},
-    {"skipped", "No: a person decided that it is not sent ({error}).", true, false},
+    {"skipped", "No: a person decided that it is not sent ({error}).", false, false},
 };
 
 /* For the state of a schema that is newer than this denpyo. */
@@ -72,10 +72,7 @@ static char *sentence_of(const struct answer *answer, const json_t *row) {
 static bool lacks_relay(struct cli_view *view) {
     struct fault f = {0};
     json_t *relays = cli_view_query(view, "queries/status_relays.sql", NULL, &f);
-    bool lacks = relays != NULL;
-    size_t i;
-    json_t *relay;
-    json_array_foreach(relays, i, relay) lacks = lacks && !json_is_true(json_object_get(relay, "has_lease"));
+    bool lacks = relays != NULL && !cli_view_has_leader(relays);
     json_decref(relays);
     return lacks;
 }
@@ -114,21 +111,6 @@ static int give(struct cli_view *view, const struct answer *answer, json_t *row,
     return answer->ok ? CLI_OK : CLI_TROUBLE;
 }
 
-static bool is_number(const char *word) {
-    return *word && strlen(word) <= 18 && strspn(word, "0123456789") == strlen(word);
-}
-
-/* 8-4-4-4-12 hexadecimal digits in either case, with or without the hyphens. */
-static bool is_uuid(const char *word) {
-    size_t digits = 0;
-    for (; *word; word++)
-        if (isxdigit((unsigned char)*word))
-            digits++;
-        else if (*word != '-' || (digits != 8 && digits != 12 && digits != 16 && digits != 20))
-            return false;
-    return digits == 32;
-}
-
 /* The first row of the query, or NULL: with a fault if f->class is set, else there is none. The caller releases it. */
 static json_t *first_row(struct cli_view *view, const char *path, const char *parameter, struct fault *f) {
     json_t *rows = cli_view_query(view, path, parameter, f);
@@ -146,7 +128,7 @@ static const struct answer *answer_to(const json_t *row) {
 }
 
 static int show(struct cli_view *view, const char *word, bool json, struct fault *f) {
-    bool number = is_number(word);
+    bool number = cli_message_is_number(word);
     const struct answer *answer = &pruned;
     json_t *row = first_row(view, number ? "queries/show_by_id.sql" : "queries/show_by_message_id.sql", word, f);
     if (row)
@@ -158,10 +140,7 @@ static int show(struct cli_view *view, const char *word, bool json, struct fault
     if (row)
         code = give(view, answer, row, json);
     else if (f->class == FAULT_NONE)
-        fault_set(f, FAULT_REJECT, "NO_MESSAGE",
-                  "there is no message %s in this outbox: its transaction has not committed (or was rolled back), or "
-                  "the id is wrong",
-                  word);
+        cli_message_missing(word, f);
     json_decref(row);
     return f->class == FAULT_NONE ? code : cli_fail(f);
 }
@@ -174,16 +153,12 @@ int cli_show(int argc, char **argv) {
     if (!cli_configure(&c, argc, argv, 1, &word, &f))
         return cli_fail(&f);
     int code;
-    if (word == NULL || (!is_number(word) && !is_uuid(word))) {
-        fault_set(
-            &f, FAULT_USAGE, "MESSAGE_ID",
-            "show takes a message id, like 0198abcd-ef00-7fff-8009-9aa910325476, or the number in column id%s%s%s",
-            word ? ", not \"" : "", word ? word : "", word ? "\"" : "");
-        code = cli_fail(&f);
-    } else {
+    if (cli_message_check("show", word, &f)) {
         struct cli_view view = {.config = &c};
         code = show(&view, word, json, &f);
         cli_view_close(&view);
+    } else {
+        code = cli_fail(&f);
     }
     config_free(&c);
     return code;

@@ -79,6 +79,17 @@ def test_status_counts_and_explains(run_denpyo, schema_ready, outbox, ledger):
     assert f"denpyo show {rows[2][1]}" in text
 
 
+def test_status_does_not_call_it_well_when_messages_wait_and_nobody_leads(run_denpyo, schema_ready, outbox, ledger):
+    def status():
+        return run_denpyo("status", "--postgres", schema_ready).stdout
+
+    assert "No troubles." in status()
+    insert(outbox)
+    assert "No troubles." not in status() and "messages wait and nobody leads" in status()
+    ledger.sql("update outbox.relay set holder = gen_random_uuid(), lease_expires_at = now() + interval '1 hour'")
+    assert "No troubles." in status() and "nobody leads" not in status()
+
+
 def test_status_shows_who_leads(run_denpyo, schema_ready, outbox, ledger):
     assert 'Relay "default": nobody leads' in run_denpyo("status", "--postgres", schema_ready).stdout
     ledger.sql("update outbox.relay set holder = gen_random_uuid(), holder_info = 'db7:42', version = '9.9',"
@@ -121,7 +132,7 @@ def show(run_denpyo, database, which):
 
 def test_show_answers_for_every_state(run_denpyo, schema_ready, outbox, ledger):
     parked = ("failed", "rejected", "held", "skipped")
-    rows = {state: insert(outbox, key=state) for state in ("dispatched", *parked)}
+    rows = {state: insert(outbox, key="failed" if state == "held" else state) for state in ("dispatched", *parked)}
     ledger.settle(ledger.claim(10), [rows["dispatched"][0]], {rows[state][0]: state for state in parked})
     ledger.sql("update outbox.parked set waits_for_id = %s where state = 'held'", rows["failed"][0])
     ledger.sql("update outbox.parked set next_attempt_at = '2999-01-01T00:00:00Z' where state = 'failed'")
@@ -136,15 +147,24 @@ def test_show_answers_for_every_state(run_denpyo, schema_ready, outbox, ledger):
         "pending": (0, 'Not yet: it is committed and waits for its turn. No relay leads now: "denpyo run" starts one.'),
         "delayed": (0, "Not yet: it is to be sent at 2999-01-01T"),
         "failed": (1, "Not yet: trying failed (CODE: reason); the next try is at 2999-01-01T"),
-        "held": (1, f"Not yet: it waits for message {rows['failed'][0]}, an earlier one of its key"),
+        "held": (1, f"Not yet: it waits for message {rows['failed'][0]}, an earlier one of its key that has not gone out."),
         "rejected": (1, "No: it can never be sent as it is (CODE: reason); a person has to decide."),
-        "skipped": (0, "No: a person decided that it is not sent (reason)."),
+        "skipped": (1, "No: a person decided that it is not sent (reason)."),
     }
     for state, (code, sentence) in expected.items():
         found_code, found = show(run_denpyo, schema_ready, rows[state])
         assert (state, found_code, found[:len(sentence)]) == (state, code, sentence)
     answer = json.loads(run_denpyo("show", "--json", rows["failed"][1].upper(), "--postgres", schema_ready).stdout)
     assert answer["state"] == "failed" and answer["answer"].startswith("Not yet: trying failed")
+
+
+@pytest.mark.parametrize("key, scope, its", [(None, "key", "topic"), ("k", "topic", "topic"), ("k", "key", "key")])
+def test_show_says_what_a_held_message_has_in_common_with_the_one_it_waits_for(
+        run_denpyo, schema_ready, outbox, ledger, key, scope, its):
+    first, held = insert(outbox, key=key), insert(outbox, key=key)
+    ledger.settle(ledger.claim(10), [], {first[0]: "failed", held[0]: "held"})
+    ledger.sql("update outbox.parked set waits_for_id = %s, scope = %s where state = 'held'", first[0], scope)
+    assert f"waits for message {first[0]}, an earlier one of its {its} that" in show(run_denpyo, schema_ready, held)[1]
 
 
 def test_show_answers_after_the_message_was_removed(run_denpyo, schema_ready, outbox, ledger):
@@ -250,7 +270,9 @@ def test_check_as_each_role_says_which_grant_is_missing(run_denpyo, schema_ready
     def check():
         return run_denpyo("check", "--postgres", as_user, "--brokers", kafka.bootstrap)
 
-    assert check().returncode == 6
+    done = check()
+    assert done.returncode == 6 and "outbox_reader" not in done.stdout
+    assert f'GRANT "outbox_relay" TO "{user}"' in line_of(done, "schema")
     outbox.execute(f"grant outbox_reader to {user}")
     done = check()
     assert done.returncode == 6
@@ -352,4 +374,5 @@ def test_a_refusal_is_one_line_and_its_exit_code(run_denpyo, command, database, 
     database.execute("create role nobody_special login")
     code, text = refusal(database.server.conninfo(database.name, user="nobody_special"))
     database.execute("drop role nobody_special")
-    assert code == 6 and 'GRANT "outbox_reader" TO "nobody_special"' in text
+    role = "outbox_relay" if command[0] == "run" else "outbox_reader"
+    assert code == 6 and f'; GRANT "{role}" TO "nobody_special"' in text

@@ -102,12 +102,14 @@ def test_a_decision_that_cannot_be_is_refused_with_the_reason(outbox, kafka, rel
         (["skip", sent.message_id, "--reason", "x"], 1, "is dispatched"),
         (["retry", "00000000-0000-0000-0000-000000000000"], 1, "there is no message 00000000"),
         (["skip", sent.message_id], 2, "--reason TEXT"),
-        (["skip"], 2, "give its message id"),
-        (["retry"], 2, "give its message id"),
+        (["skip", sent.id, "--reason", "x"], 1, "for messages that are rejected, failed or delayed\n"),
+        (["retry", sent.id], 1, "for messages that are rejected or failed\n"),
+        (["retry", 4711], 1, "there is no message 4711 in this outbox"),
+        (["skip", 4711, "--reason", "x"], 1, "there is no message 4711 in this outbox"),
     ]:
         done = decide(run_denpyo, outbox, *words)
         assert (done.returncode, done.stdout) == (code, ""), done.stderr
-        assert reason in done.stderr and done.stderr.count("\n") == 1
+        assert reason in done.stderr and done.stderr.count("\n") == 1 and "PostgreSQL" not in done.stderr
     with pytest.raises(psycopg.errors.RaiseException, match="read committed"):
         with outbox.database.connect() as connection, connection.transaction():
             connection.execute("set transaction isolation level repeatable read")
@@ -133,6 +135,21 @@ def _skipped(outbox, message_id):
     except psycopg.errors.RaiseException as refused:
         assert "being tried right now" in str(refused)
         return False
+
+
+def test_a_number_decides_as_its_message_id_does_and_a_held_message_names_the_one_to_decide(
+        outbox, kafka, relay, run_denpyo):
+    topic = kafka.create_topic()
+    relay(outbox.database, *LIMIT, "--on-reject", "hold")
+    large = outbox.insert(topic, key="a", payload=LARGE)
+    held = outbox.insert(topic, key="a", payload="after")
+    outbox.wait_states({"rejected": 1, "held": 1})
+    for words in (["retry", held.id], ["skip", held.message_id, "--reason", "x"]):
+        done = decide(run_denpyo, outbox, *words)
+        assert done.returncode == 1 and f"decide about message {large.message_id}" in done.stderr
+    done = decide(run_denpyo, outbox, "skip", large.id, "--reason", "x")
+    assert (done.returncode, done.stdout.split(":")[0]) == (0, f"Message {large.message_id} was rejected")
+    outbox.wait_states({"skipped": 1, "dispatched": 1})
 
 
 # --- races ---
