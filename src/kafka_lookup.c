@@ -34,8 +34,8 @@ static bool look_up_one(struct kafka_lookup *l, size_t i) {
 #define LIMITS_TIMEOUT_MS 1000 /* they are advice: nobody waits long for them */
 
 static void ask_limits(struct kafka_lookup *l) {
-    const char *names[l->count];
-    struct kafka_limits limits[l->count];
+    const char *names[l->count + 1];
+    struct kafka_limits limits[l->count + 1];
     size_t there = 0;
     for (size_t i = 0; i < l->count; i++)
         if (l->counts[i] > 0)
