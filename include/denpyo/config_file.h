@@ -22,8 +22,8 @@ typedef bool config_file_visitor(void *context, const struct config_leaf *leaf, 
 /*
  * Calls `visit` for every value of the JSON object in the file `path`, in the file's order, until it returns false with
  * a fault, which then gets "file:line:column: " put in front. Objects nest names by dots; below "kafka", which must be
- * an object, names are taken as they stand. A top-level "$schema" is left to editors. Unreadable files, invalid JSON (with line and column), lists
- * and null give FAULT_USAGE. Blocks on the disk.
+ * an object, names are taken as they stand. A top-level "$schema" is left to editors. Unreadable files, invalid JSON
+ * (with line and column), lists and null give FAULT_USAGE. Blocks on the disk.
  */
 bool config_file_read(const char *path, config_file_visitor *visit, void *context, struct fault *f)
     __attribute__((warn_unused_result));
