@@ -151,7 +151,6 @@ static void on_claimed(void *context, struct pg_result *r) {
     (void)r;
     c->staged = NULL;
     ledger->newest_id = batch->id;
-    c->claimed_rows += batch->count;
     if (batch->is_retry) {
         for (size_t i = 0; i < batch->count; i++)
             holds_take(&c->publisher->holds, &batch->rows[i]);
@@ -365,7 +364,6 @@ static void on_poll(void *context, struct pg_result *r) {
     const char *upto = pg_text(r, 0, 0);
     int64_t now = loop_now_us();
     c->state = CLAIM_IDLE;
-    c->newest_seen_us = now;
     if (pg_int(r, 0, 1) != 0) {
         c->saw_recovery = true;
         return;

@@ -343,10 +343,6 @@ void kafka_poll(struct kafka *k) {
     }
 }
 
-int kafka_outstanding(const struct kafka *k) {
-    return rd_kafka_outq_len(k->rk);
-}
-
 bool kafka_is_down(const struct kafka *k, const char **reason) {
     *reason = k->reason;
     return k->down;

@@ -45,7 +45,6 @@ static void on_taken(void *context, struct pg_result *r) {
     l->epoch = pg_int(r, 0, 0);
     l->held = true;
     l->lost = false;
-    l->taken++;
     keep(l);
 }
 

@@ -43,9 +43,7 @@ static bool wait_for_earlier(struct publisher *p, struct row *row) {
     struct hold *hold = holds_check(&p->holds, row);
     if (hold == NULL)
         return false;
-    holds_keep(&p->holds, hold, row);
-    row->topic->in_lanes--;
-    p->held++;
+    publish_hold(p, hold, row);
     return true;
 }
 
@@ -101,7 +99,7 @@ void outcome_fail(struct publisher *p, struct row *row, enum row_scope scope, co
 }
 
 static void reject_as_message(struct publisher *p, struct row *row, int code) {
-    if (code == 10)
+    if (code == KAFKA_CODE_TOO_LARGE)
         outcome_reject(p, row, kafka_code_name(code),
                        "%s: payload %d bytes, key %d, headers %d; this client sends at most %lld "
                        "(kafka.message.max.bytes), the topic accepts %lld (max.message.bytes; 0 = not known)",

@@ -74,6 +74,12 @@ void publish_close(struct row *row, enum row_outcome outcome) {
     row->topic->in_lanes--;
 }
 
+void publish_hold(struct publisher *p, struct hold *hold, struct row *row) {
+    holds_keep(&p->holds, hold, row);
+    row->topic->in_lanes--;
+    p->held++;
+}
+
 /* The row's own headers as the driver wants them; false when they cannot be headers: the row is rejected. */
 static bool take_headers(struct publisher *p, struct row *row, struct kafka_message *m) {
     struct fault f = {0};
@@ -103,9 +109,7 @@ static bool take_headers(struct publisher *p, struct row *row, struct kafka_mess
 static enum kafka_produced send_row(struct publisher *p, struct lane *lane, struct row *row) {
     struct hold *hold = holds_check(&p->holds, row);
     if (hold != NULL) {
-        holds_keep(&p->holds, hold, row);
-        row->topic->in_lanes--;
-        p->held++;
+        publish_hold(p, hold, row);
         return KAFKA_REFUSED;
     }
     char id[ENVELOPE_ID_SIZE];

@@ -118,6 +118,12 @@ static void begin_term(struct relay *r) {
     r->must_load = r->load_in_full = true;
 }
 
+/* With another producer: what is open is looked up and loaded again. */
+static void begin_anew(struct relay *r) {
+    renew_producer(r);
+    begin_term(r);
+}
+
 /* ---- the database ---- */
 
 static bool are_ready(const struct relay *r) {
@@ -270,19 +276,16 @@ static bool step_leader(struct relay *r, int64_t now) {
     if (relay_producer_has_failed(r, now)) {
         if (!relay_producer_is_due(r, now))
             return false;
-        renew_producer(r);
-        begin_term(r);
+        begin_anew(r);
     }
     if (r->publisher.must_look_up) {
         log_event(LOG_INFO, "parked messages may have arrived: they are looked up before they are sent again", LOG_END);
-        renew_producer(r);
-        begin_term(r);
+        begin_anew(r);
     }
     if (r->publisher.stuck != NULL) {
         log_event(LOG_WARN, "a topic vanished and the producer keeps its messages: it is made anew",
                   log_str("topic", r->publisher.stuck->name), LOG_END);
-        renew_producer(r);
-        begin_term(r);
+        begin_anew(r);
     }
     if (lease_is_ours(&r->lease, now)) {
         step_transaction(r, now);
@@ -310,8 +313,7 @@ static void step_load(struct relay *r, int64_t now) {
     if (r->load.state == LOAD_STALE) {
         log_event(LOG_ERROR, "the database lost what it had confirmed, or its answer; loading all of it again",
                   LOG_END);
-        renew_producer(r);
-        begin_term(r);
+        begin_anew(r);
     } else if (r->load.state == LOAD_REFUSED) {
         r->refusal = r->identity.fault;
         enter(r, RELAY_RELEASE);

@@ -221,10 +221,6 @@ int session_rows(const struct session_result *result) {
     return PQntuples(libpq(result));
 }
 
-int session_columns(const struct session_result *result) {
-    return PQnfields(libpq(result));
-}
-
 const char *session_text(const struct session_result *result, int row, int column) {
     return PQgetvalue(libpq(result), row, column);
 }

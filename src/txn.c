@@ -12,10 +12,6 @@ void txn_init(struct txn *t, struct ledger *ledger, struct publisher *publisher,
     *t = (struct txn){.ledger = ledger, .publisher = publisher, .worker = worker};
 }
 
-bool txn_is_open(const struct txn *t) {
-    return t->state == TXN_OPEN || t->state == TXN_COMMIT || t->state == TXN_ABORT;
-}
-
 /* ---- the calls ---- */
 
 static void on_called(struct kafka_txn *call);
@@ -39,10 +35,8 @@ static void break_with(struct txn *t, const struct fault *f) {
 static void on_success(struct txn *t) {
     if (t->state == TXN_COMMIT) {
         publish_confirm(t->publisher, t->ledger->open.first);
-        t->committed++;
     } else if (t->state == TXN_ABORT) {
         publish_take_back(t->publisher, t->ledger->open.first);
-        t->aborted++;
     }
     t->state = TXN_READY;
 }

@@ -45,8 +45,6 @@ struct claim {
     uint64_t seen_lookups;     /* WAIT: of publisher.lookups when it began */
     uint64_t seen_settlements; /* ledger.settlements_sent when the parked rows were asked for */
     bool saw_recovery;         /* the server said it is in recovery: the cursor must not move there */
-    int64_t newest_seen_us;    /* when the last poll was answered */
-    uint64_t claimed_rows;
 };
 
 void claim_init(struct claim *c, const struct claim_options *options, struct ledger *ledger,

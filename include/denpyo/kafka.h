@@ -100,9 +100,6 @@ void kafka_release(struct kafka *k); /* lets it go, wakes the broker threads, em
 /* Reads all events that are there. The loop does so by itself whenever the producer's descriptor is ready. */
 void kafka_poll(struct kafka *k);
 
-/* Messages and events that librdkafka has not handed back. */
-int kafka_outstanding(const struct kafka *k);
-
 /* Whether the last word of the brokers was "all down"; *reason (borrowed, may be "") is the last error's text. */
 bool kafka_is_down(const struct kafka *k, const char **reason);
 /* A fatal error of the producer: it must be closed and opened anew. code 0 = none. */

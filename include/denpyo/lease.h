@@ -31,7 +31,6 @@ struct lease {
     int64_t sent_us, next_us;
     bool standby_known;
     char leader[128];
-    int64_t taken; /* times this process became the leader */
 };
 
 void lease_init(struct lease *l, struct pg *pg, const struct statements *statements, const char *relay,

@@ -95,5 +95,7 @@ void publish_report(void *publisher, const struct kafka_report *report);
 /* For the gate's own modules (route, outcome): a lane has something to send; a row of a lane or backlog is closed. */
 void publish_list(struct publisher *p, struct lane *lane);
 void publish_close(struct row *row, enum row_outcome outcome);
+/* The same for a row that has to wait behind an earlier one. */
+void publish_hold(struct publisher *p, struct hold *hold, struct row *row);
 
 #endif

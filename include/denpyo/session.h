@@ -44,7 +44,6 @@ int session_server_version(const struct session *session);
 int session_backend_pid(const struct session *session);
 
 int session_rows(const struct session_result *result);
-int session_columns(const struct session_result *result);
 /* A value as PostgreSQL's text form, "" for SQL null. Borrowed from the result. */
 const char *session_text(const struct session_result *result, int row, int column);
 bool session_is_null(const struct session_result *result, int row, int column);

@@ -32,7 +32,6 @@ struct txn {
     bool is_forgotten; /* its answer no longer counts */
     int64_t retry_us;
     struct fault fault; /* BROKEN: why */
-    uint64_t committed, aborted;
 };
 
 void txn_init(struct txn *t, struct ledger *ledger, struct publisher *publisher, struct worker *worker);
@@ -45,9 +44,5 @@ void txn_step(struct txn *t, bool can_begin, int64_t now_us);
 
 /* The producer is given up: its transaction ends by the next INIT. */
 void txn_forget(struct txn *t);
-
-/* Whether a transaction is open, so that parked rows must not be claimed now: released rows would be behind newer ones.
- */
-bool txn_is_open(const struct txn *t);
 
 #endif
