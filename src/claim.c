@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "denpyo/failpoint.h"
 #include "denpyo/kafka.h"
 #include "denpyo/log.h"
 #include "denpyo/loop.h"
@@ -129,8 +130,10 @@ static void send_claim(struct claim *c) {
     pg_add_text(&call, kafka_cluster_id(c->publisher->kafka));
     add_topics(&call, batch, &names, &counts);
     statements_send(ledger->statements, c->pg, STATEMENT_CLAIM_BATCH, &call, NULL, NULL);
+    failpoint_pass(FAILPOINT_CLAIM_COMMIT);
     statements_send(ledger->statements, c->pg, STATEMENT_COMMIT, NULL, on_claimed, c);
     pg_sync(c->pg);
+    failpoint_pass(FAILPOINT_CLAIM_COMMIT_SENT);
     pgarray_free(&ids);
     pgarray_free(&names);
     pgarray_free(&counts);
@@ -149,6 +152,7 @@ static void on_claimed(void *context, struct pg_result *r) {
     struct ledger *ledger = c->ledger;
     struct batch *batch = c->staged;
     (void)r;
+    failpoint_pass(FAILPOINT_CLAIM_COMMITTED);
     c->staged = NULL;
     ledger->newest_id = batch->id;
     if (batch->is_retry) {
@@ -242,6 +246,7 @@ static void on_page(void *context, struct pg_result *r) {
     int64_t deferred;
     size_t count = usable_rows(c, r, &deferred);
     assert(c->staged == NULL);
+    failpoint_pass(FAILPOINT_CLAIM_PAGE_READ);
     c->state = CLAIM_IDLE;
     if (c->is_stopping) {
         give_back(c);
@@ -297,6 +302,7 @@ static void send_page(struct claim *c, int64_t after_id) {
     statements_send(c->ledger->statements, c->pg, c->late != NULL ? STATEMENT_CLAIM_MIXED : STATEMENT_CLAIM_PAGE, &call,
                     on_page, c);
     pg_sync(c->pg);
+    failpoint_pass(FAILPOINT_CLAIM_PAGE_SENT);
 }
 
 /* ---- parked rows ---- */
@@ -344,6 +350,7 @@ static void send_parked(struct claim *c) {
     ledger_begin(c->ledger, c->pg, true);
     statements_send(c->ledger->statements, c->pg, STATEMENT_CLAIM_PARKED, &call, on_page, c);
     pg_sync(c->pg);
+    failpoint_pass(FAILPOINT_CLAIM_PARKED_SENT);
     pgarray_free(&released);
     pgarray_free(&wanted);
 }

@@ -5,6 +5,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "denpyo/failpoint.h"
 #include "denpyo/kafka.h"
 #include "denpyo/log.h"
 #include "denpyo/sweep.h"
@@ -28,6 +29,7 @@ void identity_reset(struct identity *i) {
 static void on_recorded(void *context, struct pg_result *r) {
     struct identity *i = context;
     (void)r;
+    failpoint_pass(FAILPOINT_IDENTITY_RECORDED);
     i->state = i->has_moved ? IDENTITY_MOVED : IDENTITY_DONE;
 }
 
@@ -64,6 +66,7 @@ static void on_swept(void *context, struct pg_result *r) {
     }
     log_event(LOG_WARN, "the outbox's past is closed; what had no receipt is sent from here",
               log_int("messages", i->swept), log_int("without_receipt", i->found), LOG_END);
+    failpoint_pass(FAILPOINT_IDENTITY_SWEPT);
     record(i);
 }
 
@@ -77,6 +80,7 @@ static void on_floor(void *context, struct pg_result *r) {
 static void on_floor_committed(void *context, struct pg_result *r) {
     struct identity *i = context;
     (void)r;
+    failpoint_pass(FAILPOINT_IDENTITY_FLOOR_COMMITTED);
     sweep_send(i->ledger, i->pg, 0, WAS_WAITING, on_swept, i);
 }
 
@@ -95,6 +99,7 @@ static void close_past(struct identity *i) {
     statements_send(i->ledger->statements, i->pg, STATEMENT_IDENTITY_FLOOR, &call, on_floor, i);
     statements_send(i->ledger->statements, i->pg, STATEMENT_COMMIT, NULL, on_floor_committed, i);
     pg_sync(i->pg);
+    failpoint_pass(FAILPOINT_IDENTITY_FLOOR_SENT);
 }
 
 /* ---- what has changed? ---- */

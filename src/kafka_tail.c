@@ -5,6 +5,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "denpyo/failpoint.h"
+
 #define MESSAGES_AT_ONCE 1000
 #define CALL_TIMEOUT_MS 5000
 #define IDLE_WAIT_MS 200
@@ -238,6 +240,7 @@ static void take(struct reader *r, rd_kafka_message_t *m, struct part **last) {
         return;
     if (m->err == RD_KAFKA_RESP_ERR_NO_ERROR) {
         match(r, p, m);
+        failpoint_pass(FAILPOINT_LOOKUP_RECORD);
         p->next = m->offset + 1;
     } else if (m->err == RD_KAFKA_RESP_ERR__PARTITION_EOF) {
         /* Offsets may end with a control record that is never handed out: the end is where the consumer says it is. */

@@ -7,6 +7,7 @@
 #include <sys/random.h>
 #include <unistd.h>
 
+#include "denpyo/failpoint.h"
 #include "denpyo/loop.h"
 
 #define TOOK_PLACE_US 1000
@@ -46,6 +47,7 @@ static void on_taken(void *context, struct pg_result *r) {
     l->held = true;
     l->lost = false;
     keep(l);
+    failpoint_pass(FAILPOINT_LEASE_TAKEN);
 }
 
 static void send(struct lease *l, enum statement which, const struct pg_call *call, pg_done_fn done) {
@@ -76,6 +78,7 @@ static void on_look(void *context, struct pg_result *r) {
         pg_add_int(&call, l->lease_ms);
         pg_add_text(&call, DENPYO_VERSION);
         send(l, STATEMENT_LEASE_TAKE, &call, on_taken);
+        failpoint_pass(FAILPOINT_LEASE_TAKE_SENT);
     } else if (strcmp(l->leader, pg_text(r, 0, 2)) != 0) {
         snprintf(l->leader, sizeof l->leader, "%s", pg_text(r, 0, 2));
         l->standby_known = false;
@@ -90,6 +93,7 @@ static void on_renewed(void *context, struct pg_result *r) {
         l->lost = true;
     } else {
         keep(l);
+        failpoint_pass(FAILPOINT_LEASE_RENEWED);
     }
 }
 
@@ -107,6 +111,7 @@ void lease_step(struct lease *l, int64_t now_us) {
         pg_add_text(&call, l->holder);
         pg_add_int(&call, l->lease_ms);
         send(l, STATEMENT_LEASE_RENEW, &call, on_renewed);
+        failpoint_pass(FAILPOINT_LEASE_RENEW_SENT);
     }
 }
 
@@ -119,9 +124,11 @@ void lease_release(struct lease *l) {
     pg_add_text(&call, l->relay);
     pg_add_int(&call, l->epoch);
     pg_add_text(&call, l->holder);
+    failpoint_pass(FAILPOINT_LEASE_RELEASE);
     l->held = false;
     statements_send(l->statements, l->pg, STATEMENT_LEASE_RELEASE, &call, NULL, NULL);
     pg_sync(l->pg);
+    failpoint_pass(FAILPOINT_LEASE_RELEASE_SENT);
 }
 
 void lease_reconnect(struct lease *l) {

@@ -4,6 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "denpyo/failpoint.h"
 #include "denpyo/kafka.h"
 #include "denpyo/log.h"
 
@@ -82,6 +83,7 @@ static void finish(struct load *l) {
                   log_int("rows", (int64_t)ledger->open.rows), LOG_END);
     forget_batches(l);
     l->state = LOAD_DONE;
+    failpoint_pass(FAILPOINT_LOAD_DONE);
 }
 
 /* ---- what arrived ---- */
@@ -153,6 +155,7 @@ static void on_rows(void *context, struct pg_result *r) {
     struct load *l = context;
     struct load_batch *b = &l->batches[l->read++];
     b->batch = batch_from_result(r, (size_t)pg_rows(r), b->is_retry, &l->publisher->topics);
+    failpoint_pass(FAILPOINT_LOAD_ROWS);
     if (l->read < l->count)
         return;
     if (l->is_full)
@@ -226,6 +229,7 @@ static void on_cursor(void *context, struct pg_result *r) {
         l->saw_recovery = true;
         return;
     }
+    failpoint_pass(FAILPOINT_LOAD_CURSOR);
     int64_t newest = pg_int(r, 0, ID), settled = pg_int(r, 0, SETTLED);
     if (!l->is_full && (newest < ledger->newest_id || settled < ledger->settled_id)) {
         l->state = LOAD_STALE;

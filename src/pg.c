@@ -7,6 +7,8 @@
 #include <string.h>
 #include <sys/epoll.h>
 
+#include "denpyo/failpoint.h"
+
 /* What an answer is expected for, in the order sent. */
 enum request_kind { REQUEST_QUERY, REQUEST_PREPARE, REQUEST_SYNC };
 struct request {
@@ -355,6 +357,8 @@ static void read_ready(void *context, uint32_t events) {
         pg->first = (pg->first + 1) % pg->capacity;
         pg->count--;
     }
+    if (pg->count > 0)
+        failpoint_pass(FAILPOINT_ANSWER_HALF_READ);
     if (PQstatus(pg->connection) == CONNECTION_BAD)
         break_with(pg, FAULT_RETRY, "connection", PQerrorMessage(pg->connection));
     else

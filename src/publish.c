@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "denpyo/failpoint.h"
 #include "denpyo/loop.h"
 #include "denpyo/outcome.h"
 #include "denpyo/route.h"
@@ -133,6 +134,7 @@ static enum kafka_produced send_row(struct publisher *p, struct lane *lane, stru
         lane->group_size++;
         lane->group_open++;
         p->in_flight++;
+        failpoint_pass(FAILPOINT_PRODUCE_ROW);
     } else if (produced == KAFKA_REFUSED && !outcome_refused(p, row, code)) {
         return KAFKA_FULL;
     }
@@ -211,6 +213,7 @@ static bool send_some(struct publisher *p) {
             publish_list(p, lanes[i]);
     }
     kafka_release(p->kafka);
+    failpoint_pass(FAILPOINT_PRODUCE_GROUP);
     return room;
 }
 
@@ -296,10 +299,12 @@ void publish_report(void *publisher, const struct kafka_report *report) {
         row->is_unsure = report->delivery == KAFKA_MAYBE_PERSISTED;
         queue_push(&lane->refused, row);
     }
+    failpoint_pass(FAILPOINT_REPORT_TAKEN);
     assert(lane->group_open > 0);
     if (--lane->group_open > 0)
         return;
     outcome_of_group(p, lane);
+    failpoint_pass(FAILPOINT_GROUP_DECIDED);
     if (topic_lane_next(lane) != NULL)
         publish_list(p, lane);
 }

@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "denpyo/failpoint.h"
 #include "denpyo/kafka_code.h"
 #include "denpyo/log.h"
 #include "denpyo/loop.h"
@@ -90,7 +91,9 @@ static void on_tail(struct kafka_tail *tail) {
         note_failure(rc);
         return;
     }
+    failpoint_pass(FAILPOINT_LOOKUP_ENDED);
     take_found(rc);
+    failpoint_pass(FAILPOINT_LOOKUP_TAKEN);
     kafka_tail_free(tail);
     rc->tail = NULL;
     rc->is_reading = false;
@@ -203,6 +206,7 @@ void reconcile_start(struct reconcile *rc, struct batch *const *batches, size_t 
     rc->tail->done = on_tail;
     rc->tail->context = rc;
     ask_starts(rc);
+    failpoint_pass(FAILPOINT_LOOKUP_ASKED);
 }
 
 void reconcile_step(struct reconcile *rc, int64_t now_us) {

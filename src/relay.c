@@ -9,6 +9,7 @@
 #include <sys/signalfd.h>
 #include <unistd.h>
 
+#include "denpyo/failpoint.h"
 #include "denpyo/log.h"
 #include "denpyo/relay_parts.h"
 #include "denpyo/relay_producer.h"
@@ -120,6 +121,7 @@ static void begin_term(struct relay *r) {
 
 /* With another producer: what is open is looked up and loaded again. */
 static void begin_anew(struct relay *r) {
+    failpoint_pass(FAILPOINT_LOAD_ANEW);
     renew_producer(r);
     begin_term(r);
 }

@@ -4,6 +4,7 @@
 #include <assert.h>
 #include <string.h>
 
+#include "denpyo/failpoint.h"
 #include "denpyo/loop.h"
 
 #define ROWS_AT_ONCE 20000
@@ -100,6 +101,7 @@ static void send_unpark(struct settle *s, const struct batch *batch) {
     struct pg_call call = {0};
     add_array(&call, ids);
     statements_send(s->ledger->statements, s->pg, STATEMENT_SETTLE_UNPARK, &call, NULL, NULL);
+    failpoint_pass(FAILPOINT_SETTLE_UNPARKED);
 }
 
 static void add_text(struct pgarray *array, const char *text) {
@@ -197,11 +199,13 @@ static void send_parked(struct settle *s, const struct batch *batch) {
         }
     if (s->arrays[P_ID].count == 0)
         return;
+    failpoint_pass(FAILPOINT_SETTLE_PARK);
     struct pg_call call;
     begin_call(s, batch, &call);
     for (size_t i = 0; i < PARKED_COLUMNS; i++)
         add_array(&call, &s->arrays[i]);
     statements_send(s->ledger->statements, s->pg, STATEMENT_SETTLE_PARKED, &call, NULL, NULL);
+    failpoint_pass(FAILPOINT_SETTLE_PARKED);
 }
 
 static void on_repointed(void *context, struct pg_result *r) {
@@ -252,6 +256,7 @@ static void close_batch(struct settle *s) {
 static void on_committed(void *context, struct pg_result *r) {
     struct settle *s = context;
     (void)r;
+    failpoint_pass(FAILPOINT_SETTLE_COMMITTED);
     for (; s->sent > 0; s->sent--)
         close_batch(s);
     s->ledger->settlements_done++;
@@ -287,9 +292,11 @@ void settle_step(struct settle *s, bool can_repoint) {
     }
     if (s->sent == 0)
         return;
+    failpoint_pass(FAILPOINT_SETTLE_COMMIT);
     ledger->settlements_sent++;
     statements_send(ledger->statements, s->pg, STATEMENT_COMMIT, NULL, on_committed, s);
     pg_sync(s->pg);
+    failpoint_pass(FAILPOINT_SETTLE_COMMIT_SENT);
 }
 
 void settle_reset(struct settle *s) {

@@ -1,6 +1,7 @@
 /* sweep.c: walks the outbox step by step and has parked what was settled without a trace. */
 #include "denpyo/sweep.h"
 
+#include "denpyo/failpoint.h"
 #include "denpyo/log.h"
 #include "denpyo/loop.h"
 
@@ -46,6 +47,7 @@ static void on_step(void *context, struct pg_result *r) {
     struct sweep_answer answer = sweep_read(r);
     int64_t now = loop_now_us(), pause = (now - s->sent_us) * PAUSE_FACTOR;
     s->is_asked = false;
+    failpoint_pass(FAILPOINT_SWEEP_ANSWERED);
     s->round_seen += (uint64_t)answer.seen;
     s->round_found += (uint64_t)answer.found;
     s->found += (uint64_t)answer.found;
@@ -68,6 +70,7 @@ void sweep_step(struct sweep *s, int64_t now_us) {
     s->is_asked = true;
     s->sent_us = now_us;
     sweep_send(s->ledger, s->pg, s->after_id, SWEEP_ERROR, on_step, s);
+    failpoint_pass(FAILPOINT_SWEEP_SENT);
 }
 
 void sweep_reset(struct sweep *s) {

@@ -1,6 +1,7 @@
 /* txn.c: runs one transaction after the other over the claimed batches. */
 #include "denpyo/txn.h"
 
+#include "denpyo/failpoint.h"
 #include "denpyo/log.h"
 #include "denpyo/loop.h"
 
@@ -25,6 +26,9 @@ static void submit(struct txn *t, enum txn_state state, enum kafka_txn_call whic
                                  .done = on_called,
                                  .context = t};
     kafka_txn_submit(&t->call, t->worker);
+    failpoint_pass(state == TXN_INIT     ? FAILPOINT_TXN_FENCE_SENT
+                   : state == TXN_COMMIT ? FAILPOINT_TXN_COMMIT_SENT
+                                         : FAILPOINT_TXN_ABORT_SENT);
 }
 
 static void break_with(struct txn *t, const struct fault *f) {
@@ -34,9 +38,13 @@ static void break_with(struct txn *t, const struct fault *f) {
 
 static void on_success(struct txn *t) {
     if (t->state == TXN_COMMIT) {
+        failpoint_pass(FAILPOINT_TXN_COMMITTED);
         publish_confirm(t->publisher, t->ledger->open.first);
     } else if (t->state == TXN_ABORT) {
+        failpoint_pass(FAILPOINT_TXN_ABORTED);
         publish_take_back(t->publisher, t->ledger->open.first);
+    } else {
+        failpoint_pass(FAILPOINT_TXN_FENCED);
     }
     t->state = TXN_READY;
 }
@@ -111,12 +119,14 @@ static bool is_complete(const struct txn *t) {
 /* What was claimed meanwhile joins what an aborted transaction left in the lanes. */
 static void begin(struct txn *t) {
     struct fault f = {0};
+    failpoint_pass(FAILPOINT_TXN_BEGIN);
     if (!kafka_txn_begin(t->publisher->kafka, &f)) {
         break_with(t, &f);
         return;
     }
     t->state = TXN_OPEN;
     t->publisher->is_open = true;
+    failpoint_pass(FAILPOINT_TXN_BEGUN);
     for (struct batch *b = t->ledger->open.first; b != NULL; b = b->next)
         if (b->id > t->routed_id) {
             publish_route(t->publisher, b);
@@ -142,8 +152,10 @@ void txn_step(struct txn *t, bool can_begin, int64_t now_us) {
     case TXN_OPEN:
         if (t->publisher->has_failed)
             submit(t, TXN_ABORT, KAFKA_TXN_ABORT); /* the client sends nothing more: waiting would be in vain */
-        else if (is_complete(t))
+        else if (is_complete(t)) {
+            failpoint_pass(FAILPOINT_TXN_COMMIT);
             submit(t, TXN_COMMIT, KAFKA_TXN_COMMIT);
+        }
         return;
     case TXN_INIT:
     case TXN_COMMIT:
