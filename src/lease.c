@@ -46,6 +46,7 @@ static void on_taken(void *context, struct pg_result *r) {
     l->epoch = pg_int(r, 0, 0);
     l->held = true;
     l->lost = false;
+    l->told = NULL; /* a takeover wipes what the last leader said */
     keep(l);
     failpoint_pass(FAILPOINT_LEASE_TAKEN);
 }
@@ -110,9 +111,23 @@ void lease_step(struct lease *l, int64_t now_us) {
         pg_add_int(&call, l->epoch);
         pg_add_text(&call, l->holder);
         pg_add_int(&call, l->lease_ms);
+        pg_add_text(&call, l->condition);
+        pg_add_text(&call, l->detail);
+        l->told = l->condition;
         send(l, STATEMENT_LEASE_RENEW, &call, on_renewed);
         failpoint_pass(FAILPOINT_LEASE_RENEW_SENT);
     }
+}
+
+static bool is_other(const char *a, const char *b) {
+    return a == NULL || b == NULL ? a != b : strcmp(a, b) != 0;
+}
+
+void lease_describe(struct lease *l, const char *condition, const char *detail) {
+    l->condition = condition;
+    l->detail = detail;
+    if (l->held && !l->asked && is_other(condition, l->told))
+        l->next_us = 0;
 }
 
 bool lease_is_ours(const struct lease *l, int64_t now_us) {

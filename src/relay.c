@@ -11,6 +11,7 @@
 
 #include "denpyo/failpoint.h"
 #include "denpyo/log.h"
+#include "denpyo/relay_condition.h"
 #include "denpyo/relay_parts.h"
 #include "denpyo/relay_producer.h"
 
@@ -454,6 +455,7 @@ static void run(struct relay *r) {
             enter(r, RELAY_STOPPED); /* whatever it waits for: a stop comes to an end */
         note_database(r, now);
         note_broker(r);
+        relay_condition_note(r, now);
         relay_parts_progress(r, now);
         loop_turn(r->loop, r->state == before ? wake_us(r, now) : now); /* a new state takes its first step at once */
     }

@@ -49,6 +49,7 @@ bool relay_producer_has_failed(struct relay *r, int64_t now_us) {
         log_event(LOG_ERROR, "the producer cannot go on and is made anew", log_str("code", t.code),
                   log_str("error", t.reason), log_str("meaning", t.meaning), LOG_END);
     snprintf(r->producer_trouble, sizeof r->producer_trouble, "%s", t.code);
+    snprintf(r->producer_reason, sizeof r->producer_reason, "%.299s", t.reason);
     r->producer_renew_us = now_us + r->producer_wait_us;
     r->producer_wait_us = r->producer_wait_us == 0 ? FIRST_WAIT_US : r->producer_wait_us * 2;
     if (r->producer_wait_us > MOST_WAIT_US)

@@ -31,6 +31,7 @@ struct lease {
     int64_t sent_us, next_us;
     bool standby_known;
     char leader[128];
+    const char *condition, *detail, *told; /* what SQL is to see; the condition that was sent last */
 };
 
 void lease_init(struct lease *l, struct pg *pg, const struct statements *statements, const char *relay,
@@ -38,6 +39,13 @@ void lease_init(struct lease *l, struct pg *pg, const struct statements *stateme
 
 /* Looks, takes or renews when it is time; call it every turn while the connection is READY. Never blocks. */
 void lease_step(struct lease *l, int64_t now_us);
+
+/*
+ * What keeps the leader from its work, for people who ask the database: a word and a sentence, NULL and NULL when
+ * nothing does. It goes with every renewal, and one is sent at once when the word is another. Both are borrowed until
+ * the next call.
+ */
+void lease_describe(struct lease *l, const char *condition, const char *detail);
 
 /* Whether we lead at this moment by the local clock. */
 bool lease_is_ours(const struct lease *l, int64_t now_us);

@@ -50,9 +50,11 @@ struct relay {
     char database_trouble[600];
     int64_t lost_us, reconnect_us, reconnect_wait_us; /* when the database was lost last, and is connected to again */
     char producer_trouble[40];                        /* code of the last producer's failure, "" = it works */
-    uint64_t producer_dispatched;                     /* how many were, when it failed */
+    char producer_reason[300];
+    uint64_t producer_dispatched; /* how many were, when it failed */
     int64_t producer_renew_us, producer_wait_us;
-    size_t closing; /* producers that are being destroyed */
+    char condition_detail[600]; /* what lease_describe borrows */
+    size_t closing;             /* producers that are being destroyed */
     int64_t progress_us;
     uint64_t progress_rows;
 };

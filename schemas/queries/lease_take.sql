@@ -3,6 +3,7 @@
 update :"schema".relay
 set epoch = epoch + 1, holder = $3::uuid, holder_info = $4::text, version = $6::text,
     lease_expires_at = clock_timestamp() + $5::bigint * interval '1 millisecond',
-    heartbeat_at = clock_timestamp(), acquired_at = clock_timestamp()
+    heartbeat_at = clock_timestamp(), acquired_at = clock_timestamp(),
+    condition = null, condition_since = null, condition_detail = null
 where name = $1::text and epoch = $2::bigint and (holder is null or holder = $3::uuid or lease_expires_at < clock_timestamp())
 returning epoch

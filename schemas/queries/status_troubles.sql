@@ -1,4 +1,4 @@
--- The ten largest troubles, those of one topic and reason counted together. One JSON object a row.
+-- What keeps everything waiting, then the ten largest troubles, those of one topic and reason counted together. One JSON object a row.
 select row_to_json(t)
   from (select g.*, round(date_part('epoch', clock_timestamp() - g.since)::numeric, 1) as since_seconds
           from (select state as problem, topic, error_code, count(*) as messages, min(first_error_at) as since,
@@ -11,7 +11,7 @@ select row_to_json(t)
                 select problem, topic, null, count(*), min(since), (array_agg(message_id order by id))[1],
                        (array_agg(detail order by id))[1]
                   from :"schema".stuck
-                 where problem in ('requesting', 'prepared transaction')
-                 group by problem, topic, case problem when 'prepared transaction' then detail end) g
-         order by g.messages desc, g.since
+                 where problem <> 'failed'
+                 group by problem, topic, case when id is null then detail end) g
+         order by g.first_message_id is not null, g.messages desc, g.since
          limit 10) t;

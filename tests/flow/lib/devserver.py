@@ -19,19 +19,27 @@ def devserver(*args):
     return done.stdout.strip()
 
 
+_reserved = []  # sockets that keep the ports that free_port handed out from other test processes
+
+
 def free_port():
     """
-    A port that nobody listens on, below the range that the kernel hands to outgoing connections: a client that
-    keeps trying a stopped server's port could otherwise be given that very port and connect to itself.
+    A port that nobody listens on and no other test process was given, below the range that the kernel hands to
+    outgoing connections: a client that keeps trying a stopped server's port could otherwise be given that very port and
+    connect to itself. A name in the abstract socket space reserves it until this process ends, however it ends.
     """
     while True:
         port = random.randrange(15000, 32000)
+        name = socket.socket(socket.AF_UNIX)
         with socket.socket() as probe:
             try:
                 probe.bind(("127.0.0.1", port))
-                return port
+                name.bind(f"\0denpyo-test-port-{port}")
             except OSError:
+                name.close()
                 continue
+        _reserved.append(name)
+        return port
 
 
 class Folders:
