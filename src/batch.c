@@ -2,10 +2,13 @@
 #include "denpyo/batch.h"
 
 #include <assert.h>
+#include <endian.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+
+#include "denpyo/utf8.h"
 
 /* Of two columns, at most one not null: text or bytea, the same bytes on the wire. */
 static const char *either(const struct pg_result *r, int row, int text, int binary, int32_t *size) {
@@ -17,12 +20,32 @@ static const char *either(const struct pg_result *r, int row, int text, int bina
     return value;
 }
 
+/* parked rows need an id that is nobody else's. */
+static const unsigned char *stand_in_id(struct row *row) {
+    if (row->trouble == NULL && (row->trouble = calloc(1, sizeof *row->trouble)) == NULL)
+        abort();
+    uint64_t number = htobe64((uint64_t)row->id);
+    memcpy(row->trouble->stand_in + 8, &number, sizeof number);
+    return row->trouble->stand_in;
+}
+
+static enum row_defect defect_of(const struct row *row, bool has_parts, bool has_id) {
+    return !row->topic->is_legal                    ? DEFECT_TOPIC
+           : row->is_explicit && row->partition < 0 ? DEFECT_PARTITION
+           : !has_parts                             ? DEFECT_PARTS
+           : !has_id                                ? DEFECT_MESSAGE_ID
+                                                    : DEFECT_NONE;
+}
+
 static void read_row(struct row *row, const struct pg_result *r, int i, bool is_retry, struct topics *topics) {
     int size;
     row->id = pg_int(r, i, PAGE_ID);
     row->message_id = (const unsigned char *)pg_bytes(r, i, PAGE_MESSAGE_ID, &size);
+    bool has_id = row->message_id != NULL && size == 16;
+    if (!has_id)
+        row->message_id = stand_in_id(row);
     const char *name = pg_bytes(r, i, PAGE_TOPIC, &size);
-    row->topic = topics_get(topics, name, (size_t)size);
+    row->topic = topics_get(topics, name != NULL ? name : "", (size_t)size);
     row->key = either(r, i, PAGE_KEY, PAGE_KEY_BYTES, &row->key_size);
     row->value = either(r, i, PAGE_PAYLOAD, PAGE_PAYLOAD_BYTES, &row->value_size);
     row->headers = pg_bytes(r, i, PAGE_HEADERS, &size);
@@ -31,6 +54,7 @@ static void read_row(struct row *row, const struct pg_result *r, int i, bool is_
     row->partition = row->is_explicit ? (int32_t)pg_int(r, i, PAGE_PARTITION) : -1;
     row->available_us = pg_is_null(r, i, PAGE_AVAILABLE) ? 0 : pg_int(r, i, PAGE_AVAILABLE);
     row->oversize = pg_is_null(r, i, PAGE_OVERSIZE) ? 0 : pg_int(r, i, PAGE_OVERSIZE);
+    row->defect = defect_of(row, pg_is_null(r, i, PAGE_OVERSIZE) || row->oversize != 0, has_id);
     if (is_retry) {
         row->attempts = (int32_t)pg_int(r, i, PAGE_ATTEMPTS);
         row->released_from = pg_int(r, i, PAGE_WAITS_FOR);
@@ -82,10 +106,12 @@ void batch_set_trouble(struct row *row, enum row_scope scope, const char *code, 
         abort();
     row->trouble->scope = scope;
     snprintf(row->trouble->code, sizeof row->trouble->code, "%s", code);
+    char text[sizeof row->trouble->text];
     va_list args;
     va_start(args, format);
-    vsnprintf(row->trouble->text, sizeof row->trouble->text, format, args);
+    vsnprintf(text, sizeof text, format, args);
     va_end(args);
+    utf8_clean(row->trouble->text, sizeof row->trouble->text, text); /* names in it are the application's, and cut */
 }
 
 void batch_queue_push(struct batch_queue *q, struct batch *batch) {

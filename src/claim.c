@@ -63,7 +63,7 @@ bool claim_is_idle(const struct claim *c) {
     return c->state != CLAIM_POLL && c->state != CLAIM_PAGE && c->staged == NULL;
 }
 
-/* Payloads above this many bytes come as their length only. */
+/* Payloads, keys and headers above this many bytes come as their length only. */
 static int64_t large_bytes(const struct claim *c) {
     int64_t most = kafka_message_max_bytes(c->publisher->kafka);
     int64_t share = LARGE_FACTOR * c->options.batch_bytes / c->limit;
@@ -173,16 +173,18 @@ static void on_claimed(void *context, struct pg_result *r) {
 
 /* ---- reading a page ---- */
 
-/* Rows of the page that are kept: up to the first whose payload was left out although it may be sent. */
+/* Rows of the page that are kept: up to the first of which a part was left out although it may be sent. */
 static size_t usable_rows(struct claim *c, const struct pg_result *r, int64_t *deferred_bytes) {
     int64_t most = kafka_message_max_bytes(c->publisher->kafka);
     int rows = pg_rows(r);
     *deferred_bytes = 0;
-    for (int i = 0; i < rows; i++)
-        if (!pg_is_null(r, i, PAGE_OVERSIZE) && pg_int(r, i, PAGE_OVERSIZE) <= most) {
-            *deferred_bytes = pg_int(r, i, PAGE_OVERSIZE);
+    for (int i = 0; i < rows; i++) {
+        int64_t bytes = pg_is_null(r, i, PAGE_OVERSIZE) ? 0 : llabs(pg_int(r, i, PAGE_OVERSIZE));
+        if (bytes > 0 && bytes <= most) {
+            *deferred_bytes = bytes;
             return (size_t)i;
         }
+    }
     return (size_t)rows;
 }
 
@@ -204,7 +206,8 @@ static bool topics_are_known(struct claim *c, const struct batch *batch) {
     int64_t stale = c->is_retry ? loop_now_us() - ABSENT_STALE_US : 0;
     bool known = true;
     for (size_t i = 0; i < batch->count; i++)
-        known = route_knows(c->publisher, batch->rows[i].topic, stale) && known;
+        if (batch->rows[i].topic->is_legal)
+            known = route_knows(c->publisher, batch->rows[i].topic, stale) && known;
     return known;
 }
 
@@ -410,14 +413,7 @@ static void send_poll(struct claim *c) {
     if (!is_first)
         pg_add_int(&call, cursor->floor_id);
     c->state = CLAIM_POLL;
-    const struct statements *s = c->ledger->statements;
-    statements_send(s, c->pg, STATEMENT_BEGIN, NULL, NULL, NULL);
-    struct pg_call settings = {0};
-    pg_add_int(&settings, c->ledger->timeout_ms);
-    statements_send(s, c->pg, STATEMENT_SETTINGS, &settings, NULL, NULL);
-    statements_send(s, c->pg, is_first ? STATEMENT_WINDOW_FIRST : STATEMENT_WINDOW_POLL, &call, on_poll, c);
-    statements_send(s, c->pg, STATEMENT_COMMIT, NULL, NULL, NULL);
-    pg_sync(c->pg);
+    ledger_look(c->ledger, c->pg, is_first ? STATEMENT_WINDOW_FIRST : STATEMENT_WINDOW_POLL, &call, on_poll, c);
 }
 
 static bool has_room(const struct claim *c) {
@@ -445,8 +441,7 @@ void claim_step(struct claim *c, int64_t now_us) {
     if (c->ledger->ask_next_due || now_us >= c->ask_after_us) {
         struct pg_call call = {0};
         pg_add_text(&call, c->ledger->lease->relay);
-        statements_send(c->ledger->statements, c->pg, STATEMENT_CLAIM_PARKED_NEXT, &call, on_next_due, c);
-        pg_sync(c->pg);
+        ledger_look(c->ledger, c->pg, STATEMENT_CLAIM_PARKED_NEXT, &call, on_next_due, c);
         c->ledger->ask_next_due = false;
         c->ask_after_us = now_us + DECISION_US;
     }

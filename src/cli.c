@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "denpyo/nearest.h"
+#include "denpyo/utf8.h"
 
 #define JSON_FLAG                                                                                                      \
     { "--json", "print JSON instead of text" }
@@ -120,14 +121,11 @@ int cli_exit_code(const struct fault *f) {
 
 int cli_fail(const struct fault *f) {
     char line[sizeof f->text];
-    size_t size = 0;
     /* Part of the text came from outside: no control character reaches the terminal, and it stays one line. */
-    for (const char *c = f->text; *c; c++) {
-        bool control = (unsigned char)*c < ' ' || *c == 0x7f;
-        if (!control || (*c == '\n' && c[1]))
-            line[size++] = control ? ' ' : *c;
-    }
-    fprintf(stderr, "denpyo: %.*s\n", (int)size, line);
+    utf8_clean(line, sizeof line, f->text);
+    for (size_t size = strlen(line); size > 0 && line[size - 1] == ' '; size--)
+        line[size - 1] = 0;
+    fprintf(stderr, "denpyo: %s\n", line);
     return cli_exit_code(f);
 }
 

@@ -7,6 +7,7 @@
 #include <time.h>
 
 #include "denpyo/cli.h"
+#include "denpyo/cli_access.h"
 #include "denpyo/cli_sweep.h"
 #include "denpyo/cli_view.h"
 #include "denpyo/kafka_admin.h"
@@ -132,24 +133,12 @@ static void check_schema(struct check *c, const char *name) {
 
 static void check_privileges(struct check *c, const char *name) {
     struct fault f = {0};
-    json_t *rows = cli_view_query(&c->view, "queries/check_privileges.sql", NULL, &f);
-    char lacking[500] = "";
-    size_t i;
-    json_t *row;
-    json_array_foreach(rows, i, row) {
-        size_t used = strlen(lacking);
-        snprintf(lacking + used, sizeof lacking - used, "%s%s on %s", i ? "; " : "", cli_view_text(row, "lacking"),
-                 cli_view_text(row, "table"));
-    }
-    const char *user = cli_view_text(c->server, "user");
-    if (rows == NULL)
-        say(c, name, FAIL, cli_exit_code(&f), "%s", f.text);
-    else if (*lacking)
-        say(c, name, FAIL, CLI_PRIVILEGE, "user \"%s\" cannot run a relay: grant \"%s\" to \"%s\"; it lacks %s", user,
-            c->config->role_relay, user, lacking);
+    bool can_wait;
+    if (cli_access_check(c->view.session, c->config, &can_wait, &f))
+        say(c, name, OK, CLI_OK, "user \"%s\" sees every row and has what a relay needs",
+            cli_view_text(c->server, "user"));
     else
-        say(c, name, OK, CLI_OK, "user \"%s\" has what a relay needs", user);
-    json_decref(rows);
+        say(c, name, FAIL, cli_exit_code(&f), "%s", f.text);
 }
 
 /* The topics that the outbox has seen, as far as one may look; without them the broker can still be asked. */

@@ -2,6 +2,7 @@
 #include <stdlib.h>
 
 #include "denpyo/cli.h"
+#include "denpyo/cli_access.h"
 #include "denpyo/log.h"
 #include "denpyo/migrate.h"
 #include "denpyo/relay.h"
@@ -25,6 +26,17 @@ static bool check_name(struct session *session, const struct config *c, struct f
     return is_good;
 }
 
+/* Who may not lead waits for its grant; with rows hidden, or a part of the privileges, a relay would begin and stall.
+ */
+static bool check_access(struct session *session, const struct config *c, struct fault *f) {
+    bool can_wait;
+    struct fault lacking = {0};
+    if (cli_access_check(session, c, &can_wait, &lacking) || can_wait)
+        return true;
+    *f = lacking;
+    return false;
+}
+
 static bool check_and_run(const struct config *c, struct fault *f) {
     if (c->brokers[0] == 0)
         return fault_set(f, FAULT_USAGE, "brokers",
@@ -38,7 +50,8 @@ static bool check_and_run(const struct config *c, struct fault *f) {
     if (!session_open(&session, c, f))
         return false;
     session_set_remedy_role(session, c->role_relay);
-    bool is_good = migrate_check(session, &(struct sql_names){.schema = c->schema}, f) && check_name(session, c, f);
+    bool is_good = migrate_check(session, &(struct sql_names){.schema = c->schema}, f) && check_access(session, c, f) &&
+                   check_name(session, c, f);
     session_close(session);
     return is_good && relay_run(c, f);
 }

@@ -54,7 +54,8 @@ static void print_topics(const json_t *topics) {
         printf("  %8s", columns[c].title);
     putchar('\n');
     json_array_foreach(topics, i, topic) {
-        printf("%-*s", width, cli_view_text(topic, "topic"));
+        cli_view_put(cli_view_text(topic, "topic"));
+        printf("%*s", width - (int)strlen(cli_view_text(topic, "topic")), "");
         for (size_t c = 0; c < COLUMNS; c++)
             put_cell(topic, c);
         putchar('\n');
@@ -71,13 +72,18 @@ static void print_relays(const json_t *relays) {
         char heartbeat[CLI_VIEW_AGE_SIZE], lease[CLI_VIEW_AGE_SIZE];
         cli_view_age(json_object_get(relay, "heartbeat_seconds"), heartbeat);
         cli_view_age(json_object_get(relay, "lease_seconds"), lease);
-        printf("Relay \"%s\": ", cli_view_text(relay, "name"));
+        char line[600];
         if (json_is_true(json_object_get(relay, "has_lease")))
-            printf("led by %s (version %s), epoch %lld, lease for %s, last heard from %s ago.\n",
-                   cli_view_text(relay, "holder_info"), cli_view_text(relay, "version"),
-                   (long long)json_integer_value(json_object_get(relay, "epoch")), lease, heartbeat);
+            snprintf(line, sizeof line,
+                     "Relay \"%s\": led by %s (version %s), epoch %lld, lease for %s, last heard from %s ago.",
+                     cli_view_text(relay, "name"), cli_view_text(relay, "holder_info"), cli_view_text(relay, "version"),
+                     (long long)json_integer_value(json_object_get(relay, "epoch")), lease, heartbeat);
         else
-            printf("nobody leads; last heard from %s ago. \"denpyo run\" starts one.\n", heartbeat);
+            snprintf(line, sizeof line,
+                     "Relay \"%s\": nobody leads; last heard from %s ago. \"denpyo run\" starts one.",
+                     cli_view_text(relay, "name"), heartbeat);
+        cli_view_put(line);
+        putchar('\n');
     }
 }
 
@@ -87,10 +93,13 @@ static void print_trouble(const json_t *trouble) {
     const char *first = cli_view_text(trouble, "first_message_id");
     char age[CLI_VIEW_AGE_SIZE];
     cli_view_age(json_object_get(trouble, "since_seconds"), age);
-    printf("  %s%s%s", cli_view_text(trouble, "problem"), *topic ? " in " : "", topic);
+    printf("  %s%s", cli_view_text(trouble, "problem"), *topic ? " in " : "");
+    cli_view_put(topic);
     if (*first)
         printf(", %lld message%s", count, count == 1 ? "" : "s");
-    printf(", for %s: %s%s", age, code, *code ? ": " : "");
+    printf(", for %s: ", age);
+    cli_view_put(code);
+    fputs(*code ? ": " : "", stdout);
     cli_view_put(cli_view_text(trouble, "detail"));
     if (*first)
         printf("\n    denpyo show %s", first);

@@ -3,11 +3,13 @@
 
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include "denpyo/cli.h"
 #include "denpyo/migrate.h"
 #include "denpyo/session.h"
 #include "denpyo/sql.h"
+#include "denpyo/utf8.h"
 
 static struct sql_names names_of(const struct config *c) {
     return (struct sql_names){
@@ -24,12 +26,27 @@ static bool connected(struct cli_view *view, struct fault *f) {
     return true;
 }
 
+/* PostgreSQL wrote it as JSON; out of a SQL_ASCII database it may hold bytes that are no UTF-8. */
+static json_t *parse(const char *text) {
+    json_t *row = json_loads(text, 0, NULL);
+    if (row == NULL) {
+        size_t size = strlen(text) + 1;
+        char *clean = malloc(size);
+        if (clean == NULL)
+            abort();
+        utf8_clean(clean, size, text);
+        row = json_loads(clean, 0, NULL);
+        free(clean);
+    }
+    if (row == NULL)
+        abort();
+    return row;
+}
+
 static json_t *parsed(const struct session_result *result) {
     json_t *rows = json_array();
     for (int i = 0; i < session_rows(result); i++) {
-        json_t *row = json_loads(session_text(result, i, 0), 0, NULL);
-        if (row == NULL)
-            abort(); /* PostgreSQL wrote it as JSON */
+        json_t *row = parse(session_text(result, i, 0));
         json_array_append_new(rows, row);
     }
     return rows;
@@ -99,6 +116,11 @@ void cli_view_print(const json_t *value, bool compact) {
 }
 
 void cli_view_put(const char *text) {
-    for (const unsigned char *c = (const unsigned char *)text; *c; c++)
-        putchar(*c == '\n' || *c == '\t' ? ' ' : *c < ' ' || *c == 0x7f ? '?' : *c);
+    size_t size = strlen(text) + 1;
+    char *shown = malloc(size);
+    if (shown == NULL)
+        abort();
+    utf8_clean(shown, size, text);
+    fputs(shown, stdout);
+    free(shown);
 }

@@ -178,6 +178,5 @@ void identity_start(struct identity *i) {
     i->has_moved = false;
     struct pg_call call = {0};
     pg_add_text(&call, i->ledger->lease->relay);
-    statements_send(i->ledger->statements, i->pg, STATEMENT_IDENTITY_LOOK, &call, on_look, i);
-    pg_sync(i->pg);
+    ledger_look(i->ledger, i->pg, STATEMENT_IDENTITY_LOOK, &call, on_look, i);
 }

@@ -3,6 +3,8 @@
 
 #include <stdio.h>
 
+#define LOOK_FACTOR 10 /* nobody waits for a transaction that only reads, and a load may have much to read */
+
 void ledger_init(struct ledger *ledger, const struct statements *statements, const struct lease *lease,
                  int64_t timeout_ms) {
     *ledger =
@@ -20,6 +22,17 @@ void ledger_clear(struct ledger *ledger) {
     ledger->retry_at_us = INT64_MAX;
     ledger->ask_next_due = true;
     ledger->is_fenced = false;
+}
+
+void ledger_look(const struct ledger *ledger, struct pg *pg, enum statement which, const struct pg_call *call,
+                 pg_done_fn done, void *context) {
+    struct pg_call settings = {0};
+    pg_add_int(&settings, LOOK_FACTOR * ledger->timeout_ms);
+    statements_send(ledger->statements, pg, STATEMENT_BEGIN, NULL, NULL, NULL);
+    statements_send(ledger->statements, pg, STATEMENT_SETTINGS, &settings, NULL, NULL);
+    statements_send(ledger->statements, pg, which, call, done, context);
+    statements_send(ledger->statements, pg, STATEMENT_COMMIT, NULL, NULL, NULL);
+    pg_sync(pg);
 }
 
 void ledger_begin(const struct ledger *ledger, struct pg *pg, bool is_durable) {

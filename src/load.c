@@ -145,8 +145,7 @@ static void send_holds(struct load *l) {
     pg_add_text(&call, l->ledger->lease->relay);
     pg_add_int(&call, l->ledger->settled_id);
     pg_add_bool(&call, l->publisher->holds.by_rejected);
-    statements_send(l->ledger->statements, l->pg, STATEMENT_LOAD_HOLDS, &call, on_holds, l);
-    pg_sync(l->pg);
+    ledger_look(l->ledger, l->pg, STATEMENT_LOAD_HOLDS, &call, on_holds, l);
 }
 
 /* ---- the rows of open batches ---- */
@@ -251,15 +250,13 @@ static void on_cursor(void *context, struct pg_result *r) {
     pg_add_text(&call, ledger->lease->relay);
     pg_add_int(&call, settled);
     pg_add_int(&call, ledger->newest_id);
-    statements_send(ledger->statements, l->pg, STATEMENT_LOAD_OPEN, &call, on_open, l);
-    pg_sync(l->pg);
+    ledger_look(ledger, l->pg, STATEMENT_LOAD_OPEN, &call, on_open, l);
 }
 
 static void send_cursor(struct load *l) {
     struct pg_call call = {0};
     pg_add_text(&call, l->ledger->lease->relay);
-    statements_send(l->ledger->statements, l->pg, STATEMENT_LOAD_CURSOR, &call, on_cursor, l);
-    pg_sync(l->pg);
+    ledger_look(l->ledger, l->pg, STATEMENT_LOAD_CURSOR, &call, on_cursor, l);
 }
 
 void load_start(struct load *l, bool is_full) {

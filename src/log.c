@@ -11,6 +11,8 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "denpyo/utf8.h"
+
 static const char *const level_names[] = {
     [LOG_ERROR] = "error", [LOG_WARN] = "warn", [LOG_INFO] = "info", [LOG_DEBUG] = "debug"};
 static const char *const format_names[] = {[LOG_TEXT] = "text", [LOG_JSON] = "json"};
@@ -48,31 +50,21 @@ bool log_format_parse(const char *word, enum log_format *out) {
     return i >= 0;
 }
 
-/* Bytes of the well-formed UTF-8 character at `s` (surrogates and overlong forms are none), or 0. */
-static size_t character_size(const unsigned char *s) {
-    size_t size = s[0] < 0x80 ? 1 : s[0] < 0xc2 ? 0 : s[0] < 0xe0 ? 2 : s[0] < 0xf0 ? 3 : s[0] < 0xf5 ? 4 : 0;
-    for (size_t i = 1; i < size; i++)
-        if ((s[i] & 0xc0) != 0x80)
-            return 0;
-    bool wrong = (s[0] == 0xe0 && s[1] < 0xa0) || (s[0] == 0xed && s[1] > 0x9f) || (s[0] == 0xf0 && s[1] < 0x90) ||
-                 (s[0] == 0xf4 && s[1] > 0x8f);
-    return wrong ? 0 : size;
-}
-
 /* The text between quotes; what is not printable UTF-8 becomes an escape of the format (JSON knows no bytes, only
  * U+FFFD). */
 static void put_quoted(FILE *out, const char *text, enum log_format format) {
     fputc('"', out);
     for (const unsigned char *s = (const unsigned char *)text; *s;) {
-        size_t size = character_size(s);
+        size_t size = utf8_size(s);
         if (*s == '"' || *s == '\\')
             fprintf(out, "\\%c", *s);
         else if (*s == '\n')
             fputs("\\n", out);
         else if (*s == '\t')
             fputs("\\t", out);
-        else if (size == 1 && (*s < ' ' || *s == 0x7f))
-            fprintf(out, format == LOG_JSON ? "\\u%04x" : "\\x%02x", *s);
+        else if (size > 0 && utf8_is_control(s))
+            fprintf(out, format == LOG_JSON ? "\\u%04x" : "\\x%02x",
+                    s[size - 1]); /* the second byte of two is its code */
         else if (size == 0)
             fprintf(out, format == LOG_JSON ? "\\ufffd" : "\\x%02x", *s);
         else
@@ -84,8 +76,8 @@ static void put_quoted(FILE *out, const char *text, enum log_format format) {
 
 static bool needs_quotes(const char *text) {
     for (const unsigned char *s = (const unsigned char *)text; *s;) {
-        size_t size = character_size(s);
-        if (size == 0 || *s <= ' ' || *s == 0x7f || *s == '"' || *s == '\\' || *s == '=')
+        size_t size = utf8_size(s);
+        if (size == 0 || *s == ' ' || utf8_is_control(s) || *s == '"' || *s == '\\' || *s == '=')
             return true;
         s += size;
     }
@@ -177,8 +169,8 @@ static void put_row(FILE *out, const char *text) {
     size_t columns = ioctl(STDERR_FILENO, TIOCGWINSZ, &window) == 0 && window.ws_col > 1 ? window.ws_col - 1U : 79;
     const unsigned char *s = (const unsigned char *)text;
     for (size_t column = 0; *s && column < columns; column++) {
-        size_t size = character_size(s);
-        if (size == 0 || *s < ' ' || *s == 0x7f)
+        size_t size = utf8_size(s);
+        if (size == 0 || utf8_is_control(s))
             fputc('?', out);
         else
             fwrite(s, 1, size, out);

@@ -137,6 +137,11 @@ static void attempt_run(struct worker_job *job) {
     a->connection = PQconnectdbParams(names, values, 1);
     if (a->connection == NULL)
         abort();
+    /* Such a database takes any bytes, and the server would refuse to send the page of a row whose bytes are not UTF-8.
+     * A failure shows at the first statement. */
+    const char *encoding = PQparameterStatus(a->connection, "server_encoding");
+    if (encoding != NULL && strcmp(encoding, "SQL_ASCII") == 0)
+        PQsetClientEncoding(a->connection, "SQL_ASCII");
 }
 
 static void attempt_done(struct worker_job *job) {
@@ -294,6 +299,7 @@ static enum fault_class class_of(const char *state) {
  * prepared, or know it from somebody else: from then on nothing is prepared. */
 static void break_with_result(struct pg *pg, const PGresult *libpq) {
     const char *state = PQresultErrorField(libpq, PG_DIAG_SQLSTATE);
+    const char *source = PQresultErrorField(libpq, PG_DIAG_SOURCE_FUNCTION); /* the text may be in any language */
     const char *primary = PQresultErrorField(libpq, PG_DIAG_MESSAGE_PRIMARY);
     const char *note = "";
     if (state != NULL && (strcmp(state, "26000") == 0 || strcmp(state, "42P05") == 0)) {
@@ -302,7 +308,12 @@ static void break_with_result(struct pg *pg, const PGresult *libpq) {
     }
     char message[sizeof pg->fault.text];
     snprintf(message, sizeof message, "%s%s", primary ? primary : PQresultErrorMessage(libpq), note);
-    break_with(pg, state ? class_of(state) : FAULT_RETRY, state ? state : "connection", message);
+    bool is_hidden = state != NULL && strcmp(state, "42501") == 0 && source && strcmp(source, "check_enable_rls") == 0;
+    break_with(pg, state ? class_of(state) : FAULT_RETRY,
+               is_hidden ? PG_ROWS_HIDDEN
+               : state   ? state
+                         : "connection",
+               message);
 }
 
 /* Hands one result to the request it answers; false when the connection is no longer usable. */

@@ -139,16 +139,16 @@ static void ask_starts(struct reconcile *rc) {
     pg_add_text(&call, rc->ledger->lease->relay);
     pg_add_int(&call, rc->ledger->settled_id);
     pg_add_binary(&call, names.data, names.size);
-    statements_send(rc->ledger->statements, rc->pg, STATEMENT_LOAD_TAILS, &call, on_starts, rc);
-    pg_sync(rc->pg);
+    ledger_look(rc->ledger, rc->pg, STATEMENT_LOAD_TAILS, &call, on_starts, rc);
     pgarray_free(&names);
 }
 
 /* ---- the question ---- */
 
-/* A row that may have been sent: one that is due and whose payload was read. */
+/* A row that may have been sent: one that is due, could be a message, and was read in full. */
 static bool is_wanted(const struct row *row) {
-    return row->outcome == ROW_OPEN && row->available_us == 0 && row->oversize == 0 && !row->is_skipped;
+    return row->outcome == ROW_OPEN && row->available_us == 0 && row->oversize == 0 && !row->is_skipped &&
+           row->defect == DEFECT_NONE;
 }
 
 static size_t number_topics(struct batch *const *batches, size_t count, size_t *rows) {

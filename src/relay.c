@@ -167,10 +167,15 @@ static void add_remedy(const struct relay *r, struct fault *f) {
     if (strcmp(f->code, "42P01") == 0 || strcmp(f->code, "3F000") == 0) /* undefined_table, invalid_schema_name */
         snprintf(f->text + size, sizeof f->text - size, "; was the schema \"%s\" dropped? run denpyo init",
                  r->config->schema);
-    if (strcmp(f->code, "42501") != 0) /* insufficient_privilege */
-        return;
-    snprintf(f->text + size, sizeof f->text - size, "; GRANT %s TO %s gives the relay what it needs",
-             r->config->role_relay, pg_user(r->connections[RELAY_LEASE]));
+    const char *user = pg_user(r->connections[RELAY_LEASE]), *table = strchr(f->text, '"');
+    if (strcmp(f->code, PG_ROWS_HIDDEN) == 0)
+        snprintf(f->text + size, sizeof f->text - size,
+                 "; the relay must see every row and waits: alter table \"%s\".%.*s disable row level security, or "
+                 "alter role \"%s\" bypassrls",
+                 r->config->schema, table ? (int)strcspn(table + 1, "\"") + 2 : 1, table ? table : "…", user);
+    if (strcmp(f->code, "42501") == 0) /* insufficient_privilege */
+        snprintf(f->text + size, sizeof f->text - size, "; GRANT %s TO %s gives the relay what it needs",
+                 r->config->role_relay, user);
 }
 
 static void step_connections(struct relay *r, int64_t now) {

@@ -23,17 +23,60 @@ static void ask(struct publisher *p, struct topic *topic) {
     p->wanted++;
 }
 
-/* Too large to be accepted wherever it goes: known without sending it. */
+/* What no broker could take: a row that went past the schema's constraints. */
+static bool is_defective(struct publisher *p, struct row *row) {
+    static const char *const texts[] = {
+        [DEFECT_PARTITION] = "its partition is negative",
+        [DEFECT_PARTS] = "it has both a key and key_bytes, or not exactly one of payload, payload_bytes and tombstone",
+        [DEFECT_MESSAGE_ID] = "it has no message_id",
+    };
+    static const char remedy[] = "insert what it was to say as another message, skip this one, and restore the "
+                                 "constraints of outbox.message";
+    if (row->defect == DEFECT_NONE)
+        return false;
+    if (row->defect == DEFECT_TOPIC)
+        outcome_reject(p, row, "MALFORMED",
+                       "Kafka has no topics of such a name (1 to 249 letters, digits, '.', '_', '-'): \"%.60s\"; %s",
+                       row->topic->name, remedy);
+    else
+        outcome_reject(p, row, "MALFORMED", "%s; %s", texts[row->defect], remedy);
+    return true;
+}
+
+/* Bytes of the row's header names and values; 0 when they cannot be headers: it is rejected for that later. */
+static int64_t header_bytes(struct publisher *p, const struct row *row) {
+    struct fault f = {0};
+    int64_t bytes = 0;
+    if (!envelope_headers_parse(&p->headers, row->headers, (size_t)row->headers_size, &f))
+        return 0;
+    for (size_t i = 0; i < p->headers.count; i++)
+        bytes += (int64_t)(p->headers.items[i].name_size + p->headers.items[i].value_size);
+    return bytes;
+}
+
+/* Too large to be accepted wherever it goes: known without sending it. librdkafka does not count the headers, and a
+ * request that is larger than a broker reads would end the connection, again and again. */
 static bool is_too_large(struct publisher *p, struct row *row) {
     int64_t most = kafka_message_max_bytes(p->kafka);
     int64_t payload = row->oversize > 0 ? row->oversize : row->value_size > 0 ? row->value_size : 0;
-    int64_t size = payload + (row->key_size > 0 ? row->key_size : 0);
+    int64_t key = row->key_size > 0 ? row->key_size : 0, headers = 0;
+    if (row->oversize < 0) {
+        outcome_reject(p, row, "MSG_SIZE_TOO_LARGE",
+                       "its %s alone %lld bytes, more than the limit of %lld (kafka.message.max.bytes)",
+                       row->key == NULL ? "key or its headers have" : "headers have", (long long)-row->oversize,
+                       (long long)most);
+        return true;
+    }
+    if (row->headers_size > 0 && payload + key + row->headers_size > most)
+        headers = header_bytes(p, row);
+    int64_t size = payload + key + headers;
     if (size <= most)
         return false;
     outcome_reject(p, row, "MSG_SIZE_TOO_LARGE",
-                   "the message has %lld bytes (payload %lld, key %d), more than the limit of %lld "
+                   "the message has %lld bytes (payload %lld, key %lld%s%.0lld), more than the limit of %lld "
                    "(kafka.message.max.bytes)",
-                   (long long)size, (long long)payload, row->key_size, (long long)most);
+                   (long long)size, (long long)payload, (long long)key, headers > 0 ? ", headers " : "",
+                   (long long)headers, (long long)most);
     return true;
 }
 
@@ -137,6 +180,8 @@ void route_row(struct publisher *p, struct row *row) {
         holds_resolve(&p->holds, row);
         return;
     }
+    if (is_defective(p, row))
+        return;
     if (row->available_us != 0) {
         publish_close(row, ROW_DELAYED);
         return;

@@ -62,15 +62,15 @@ static bool quotes_keyword(const char *line, const char *conninfo) {
     return is_slip || (strstr(conninfo, "pass") == NULL && strchr(conninfo, '@') == NULL);
 }
 
-/* What else libpq quotes of a malformed conninfo may be a piece of a password with a space in it. */
-static void conceal_quoted(char *line) {
-    for (char *open = strchr(line, '"'); open != NULL;) {
-        char *close = strchr(open + 1, '"');
-        char *end = close ? close : open + strlen(open);
-        if (end - open > 2)
-            memset(open + 1, '*', (size_t)(end - open - 1));
-        open = close ? strchr(close + 1, '"') : NULL;
-    }
+/* What else libpq quotes of a malformed conninfo may be a piece of a password with a space, or a quote, in it: all from
+ * the first quoted word to the last is left out. libpq's own "=" is none. */
+static void conceal_quoted(char *message) {
+    char *open = strchr(message, '"');
+    if (open != NULL && strncmp(open, "\"=\"", 3) == 0)
+        open = strchr(open + 3, '"');
+    char *close = strrchr(message, '"');
+    if (open != NULL && close > open)
+        memset(open + 1, '*', (size_t)(close - open - 1));
 }
 
 static bool check_conninfo(const struct config *config, struct fault *f) {
@@ -81,10 +81,10 @@ static bool check_conninfo(const struct config *config, struct fault *f) {
         return true;
     }
     char line[300];
+    if (message != NULL && !quotes_keyword(message, config->postgres))
+        conceal_quoted(message);
     one_line(line, sizeof line, message ? message : "out of memory");
     PQfreemem(message);
-    if (!quotes_keyword(line, config->postgres))
-        conceal_quoted(line);
     return fault_set(f, FAULT_USAGE, "CONNINFO", "the option postgres (from: %s) is no valid conninfo: %s",
                      config_origin(config, "postgres"), line);
 }
@@ -123,6 +123,10 @@ bool session_open(struct session **out, const struct config *config, struct faul
                          version / 10000);
     }
     PQsetNoticeProcessor(connection, ignore_notice, NULL);
+    const char *encoding = PQparameterStatus(connection, "server_encoding");
+    if (encoding != NULL && strcmp(encoding, "SQL_ASCII") == 0)
+        PQsetClientEncoding(connection, "SQL_ASCII"); /* any bytes may be there: as UTF-8 a row with one stray byte
+                                                         could not be read at all */
     struct session *session = malloc(sizeof *session);
     if (session == NULL)
         abort();

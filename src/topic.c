@@ -34,6 +34,13 @@ static size_t bucket_of(const struct topics *t, const char *name, size_t size) {
     return partition_murmur2(name, size) % t->bucket_count;
 }
 
+/* org.apache.kafka.common.internals.Topic.validate() */
+static bool is_legal(const char *name, size_t size) {
+    static const char letters[] = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789._-";
+    return size > 0 && size <= 249 && strspn(name, letters) == size && strcmp(name, ".") != 0 &&
+           strcmp(name, "..") != 0;
+}
+
 struct topic *topics_get(struct topics *t, const char *name, size_t size) {
     if (t->last != NULL && t->last->name_size == size && memcmp(t->last->name, name, size) == 0)
         return t->last;
@@ -42,9 +49,12 @@ struct topic *topics_get(struct topics *t, const char *name, size_t size) {
         if (topic->name_size == size && memcmp(topic->name, name, size) == 0)
             return t->last = topic;
     struct topic *topic = calloc(1, sizeof *topic);
-    if (topic == NULL || (topic->name = strndup(name, size)) == NULL)
+    if (topic == NULL || (topic->name = malloc(size + 1)) == NULL)
         abort();
+    memcpy(topic->name, name, size);
+    topic->name[size] = 0;
     topic->name_size = size;
+    topic->is_legal = is_legal(topic->name, size);
     topic->index = -1;
     topic->next = *bucket;
     *bucket = topic;

@@ -46,7 +46,8 @@ void cli_view_age(const json_t *seconds, char out[CLI_VIEW_AGE_SIZE]);
 /* Prints JSON without rounding noise, on one line or indented; no line break follows. */
 void cli_view_print(const json_t *value, bool compact);
 
-/* Prints text that came from outside: control characters become '?', line breaks spaces. */
+/* Prints text that came from outside: control characters and stray bytes become '?', line breaks
+ * spaces. */
 void cli_view_put(const char *text);
 
 #endif

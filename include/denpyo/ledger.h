@@ -39,6 +39,10 @@ void ledger_clear(struct ledger *ledger);
 /* Opens a fenced transaction on pg: BEGIN and the fence. is_durable: its commit waits for the disk. */
 void ledger_begin(const struct ledger *ledger, struct pg *pg, bool is_durable);
 
+/* A statement that only reads, in a transaction of its own that fails where row-level security would hide rows. */
+void ledger_look(const struct ledger *ledger, struct pg *pg, enum statement which, const struct pg_call *call,
+                 pg_done_fn done, void *context);
+
 /* SQLSTATE by which a fenced transaction says that we no longer lead. */
 #define LEDGER_FENCED "22012"
 

@@ -65,8 +65,10 @@ void pg_connect(struct pg *pg);
 void pg_close(struct pg *pg);
 
 enum pg_state pg_state(const struct pg *pg);
-/* Why it is BROKEN: code = SQLSTATE or "connection", text = PostgreSQL's words in one line. */
+/* Why it is BROKEN: code = SQLSTATE, PG_ROWS_HIDDEN or "connection", text = PostgreSQL's words in one line. */
 const struct fault *pg_fault(const struct pg *pg);
+/* Row-level security would have hidden rows from a transaction with row_security = off; FAULT_FATAL. */
+#define PG_ROWS_HIDDEN "ROWS_HIDDEN"
 /* Number of calls that are not answered yet. */
 size_t pg_pending(const struct pg *pg);
 /* The user it connected as; "" while it is closed. */

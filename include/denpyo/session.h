@@ -12,10 +12,10 @@ struct session_result;
 
 /*
  * Connects as the option `postgres` says (libpq's defaults and PG* variables fill the gaps), with application_name
- * "denpyo", UTF-8, and ten seconds to connect unless the conninfo says otherwise. Blocks. On success *out is the
- * caller's, who closes it; it copies what it needs of the config. Faults: FAULT_USAGE "CONNINFO" (malformed; an unknown
- * keyword is named, no part of a value is), FAULT_RETRY "CONNECT" (libpq's reason and the option's origin), FAULT_FATAL
- * "VERSION" (older than 13).
+ * "denpyo", UTF-8 (of a SQL_ASCII database: its bytes, whatever they are), and ten seconds to connect unless the
+ * conninfo says otherwise. Blocks. On success *out is the caller's, who closes it; it copies what it needs of the
+ * config. Faults: FAULT_USAGE "CONNINFO" (malformed; an unknown keyword is named, no part of a value is), FAULT_RETRY
+ * "CONNECT" (libpq's reason and the option's origin), FAULT_FATAL "VERSION" (older than 13).
  */
 bool session_open(struct session **out, const struct config *config, struct fault *f)
     __attribute__((warn_unused_result));

@@ -35,6 +35,7 @@ enum topic_state { TOPIC_UNKNOWN, TOPIC_READY, TOPIC_ABSENT };
 struct topic {
     char *name;
     size_t name_size;
+    bool is_legal; /* Kafka has topics of such a name */
     enum topic_state state;
     int code; /* ABSENT: librdkafka's code */
     int32_t partitions;

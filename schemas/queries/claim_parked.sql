@@ -1,7 +1,7 @@
 -- Parked rows whose time has come, in id order: failed and delayed ones that are due, skipped ones whose followers are to hear of it, held ones
 -- whose blocker is resolved, and those asked for by id. What a person may decide about meanwhile is locked, and passed over when a person has
 -- it locked: its state is the one that the lock found. Held rows are the relay's alone.
--- $1 relay; $2 bigint[] ids whose waiters are released; $3 bigint[] ids asked for; $4 most rows; $5 payloads of more bytes come as their length only
+-- $1 relay; $2 bigint[] ids whose waiters are released; $3 bigint[] ids asked for; $4 most rows; $5 what has more bytes comes as its length only
 with due as materialized (
     select p.id, p.attempts, p.waits_for_id, p.scope, p.state from :"schema".parked p
     where p.relay = $1::text and p.state in ('failed', 'delayed', 'requesting', 'skipped') and p.next_attempt_at <= clock_timestamp()
@@ -24,12 +24,21 @@ with due as materialized (
     ) all_of_them
     order by id limit $4::int
 )
-select m.id, m.message_id, m.topic, m.key, m.key_bytes, m.partition,
+select m.id, m.message_id, m.topic,
+       case when octet_length(m.key) <= $5::int then m.key end,
+       case when octet_length(m.key_bytes) <= $5::int then m.key_bytes end,
+       m.partition,
        case when octet_length(m.payload) <= $5::int then m.payload end,
        case when octet_length(m.payload_bytes) <= $5::int then m.payload_bytes end,
-       m.headers::text,
+       case when pg_column_size(m.headers) <= 200 or octet_length(m.headers::text) <= $5::int then m.headers::text end,
        case when m.available_at > clock_timestamp() then m.available_at end,
-       nullif(greatest(octet_length(m.payload), octet_length(m.payload_bytes), $5::int), $5::int)::bigint,
+       case when case when m.tombstone then m.payload is not null or m.payload_bytes is not null
+                      else (m.payload is null) = (m.payload_bytes is null) end or m.key is not null and m.key_bytes is not null then 0
+            when octet_length(m.payload) > $5::int then octet_length(m.payload)
+            when octet_length(m.payload_bytes) > $5::int then octet_length(m.payload_bytes)
+            when octet_length(m.key) > $5::int then -octet_length(m.key)
+            when octet_length(m.key_bytes) > $5::int then -octet_length(m.key_bytes)
+            when pg_column_size(m.headers) > 200 and octet_length(m.headers::text) > $5::int then -octet_length(m.headers::text) end,
        page.attempts, page.waits_for_id, page.scope = 'topic', page.state
 from page
 -- "offset 0" keeps this a look-up for each id: a join in the order of m.id would walk the table

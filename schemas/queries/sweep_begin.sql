@@ -4,3 +4,4 @@ begin isolation level read committed;
 set local enable_seqscan = off;
 set local enable_bitmapscan = off;
 set local jit = off;
+set local row_security = off;

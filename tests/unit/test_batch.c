@@ -69,3 +69,16 @@ Test(batch, the_queue_knows_its_totals) {
     cr_assert(q.count == 0 && q.rows == 0 && q.bytes == 0 && q.first == NULL && q.last == NULL);
     batch_free(NULL);
 }
+
+Test(batch, a_trouble_is_text_that_can_be_stored_and_shown) {
+    struct batch *batch = new_batch(1, 1);
+    char emoji[301] = "";
+    for (int i = 0; i < 75; i++)
+        strcat(emoji, "\xf0\x9f\x98\x80"); /* the 300th byte falls into the last one */
+    batch_set_trouble(&batch->rows[0], SCOPE_KEY, "CODE", "%s", emoji);
+    cr_assert_eq(strlen(batch->rows[0].trouble->text), 299);
+    cr_assert_str_eq(batch->rows[0].trouble->text + 296, "???");
+    batch_set_trouble(&batch->rows[0], SCOPE_KEY, "CODE", "topic %s", "a\nb\x1b[31m\xff");
+    cr_assert_str_eq(batch->rows[0].trouble->text, "topic a b?[31m?");
+    batch_free(batch);
+}

@@ -57,6 +57,9 @@ Test(log, text_quotes_what_would_confuse) {
         {"a=b", " v=\"a=b\"\n"},
         {"line\nbreak\ttab", " v=\"line\\nbreak\\ttab\"\n"},
         {"\x1b[31mred", " v=\"\\x1b[31mred\"\n"},
+        {"\xc2\x9b"
+         "31mred",
+         " v=\"\\x9b31mred\"\n"}, /* the same in one character, U+009B */
         {"伝票", " v=伝票\n"},
         {"cut \xe4\xbc", " v=\"cut \\xe4\\xbc\"\n"},
     };

@@ -66,3 +66,20 @@ Test(topic, partitions_make_empty_lanes) {
     }
     topics_free(&t);
 }
+
+Test(topic, a_name_that_kafka_has_no_topics_of_is_told) {
+    static const char *const legal[] = {"a", "orders.v2_X-1", "...", "a.."};
+    static const char *const illegal[] = {"", ".", "..", "a b", "a\nb", "a/b", "\xf0\x9f\x98\x80", "a\xff"};
+    struct topics t;
+    topics_init(&t);
+    for (size_t i = 0; i < sizeof legal / sizeof *legal; i++)
+        cr_expect(topics_get(&t, legal[i], strlen(legal[i]))->is_legal, "%s", legal[i]);
+    for (size_t i = 0; i < sizeof illegal / sizeof *illegal; i++)
+        cr_expect_not(topics_get(&t, illegal[i], strlen(illegal[i]))->is_legal, "%s", illegal[i]);
+    char name[251];
+    memset(name, 'n', sizeof name);
+    cr_expect(topics_get(&t, name, 249)->is_legal);
+    cr_expect_not(topics_get(&t, name, 250)->is_legal);
+    cr_expect_not(topics_get(&t, "a\0b", 3)->is_legal);
+    topics_free(&t);
+}
