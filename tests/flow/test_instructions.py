@@ -9,7 +9,7 @@ from lib.devserver import ROOT
 
 # What tests/bench/hotpath.c walks through. The drivers' far ends, libpq's sending and librdkafka, are not counted.
 SOURCES = ("batch envelope fault hold kafka_code ledger log loop outcome outcome_table partition pgarray publish queue retry "
-           "route settle topic window worker").split()
+           "route settle topic utf8 window worker").split()
 
 # Instructions a message at -O2, by major version of gcc (what the C library and libpq need for them is included).
 # decode: a page's rows out of libpq's result; send: route, group, envelope; report: what the broker said; settle: the receipt's
