@@ -1,5 +1,7 @@
 """The harness itself: servers come up, restart with their data, and topics are read to their true end."""
 
+from concurrent.futures import ThreadPoolExecutor
+
 import pytest
 from confluent_kafka import Producer
 
@@ -48,6 +50,22 @@ def test_reading_a_topic_passes_transaction_markers(kafka):
         end()
     assert [r.value for r in kafka.read_all(topic)] == [b"kept", b"dropped"]
     assert [r.value for r in kafka.read_all(topic, isolation="read_committed")] == [b"kept"]
+
+
+def test_reading_what_is_committed_waits_for_the_transaction_that_is_open(kafka):
+    """Its marker may still be on its way when the producer has heard that it is committed."""
+    topic = kafka.create_topic()
+    producer = Producer(kafka.client | {"transactional.id": "late"})
+    producer.init_transactions()
+    producer.begin_transaction()
+    producer.produce(topic, b"late")
+    producer.flush()
+    with ThreadPoolExecutor() as pool:
+        reading = pool.submit(kafka.read_all, topic, "read_committed")
+        with pytest.raises(TimeoutError):
+            reading.result(0.5)
+        producer.commit_transaction()
+        assert [record.value for record in reading.result()] == [b"late"]
 
 
 def test_changing_one_setting_of_a_topic_keeps_the_others(kafka):

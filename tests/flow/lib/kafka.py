@@ -123,22 +123,32 @@ class Kafka:
         assert not failures, failures
 
     def read_all(self, topic, isolation="read_uncommitted", deadline_s=120):
-        """Every record from each partition's beginning to the end it had when the call was made, in offset order."""
-        consumer = Consumer(self.client | {
+        """
+        Every record from each partition's beginning to the end it had when the call was made, in offset order. With
+        read_committed it waits until the transactions that were open then, or whose end was on its way to the partitions, are over.
+        """
+        options = self.client | {
             "group.id": "reader", "enable.auto.commit": False, "auto.offset.reset": "error",
-            "enable.partition.eof": True, "isolation.level": isolation, "fetch.wait.max.ms": 10,
-        })
+            "enable.partition.eof": True, "fetch.wait.max.ms": 10,
+        }
+        ends = self._ends(topic, options | {"isolation.level": "read_uncommitted"})
+        consumer = Consumer(options | {"isolation.level": isolation})
         try:
-            return self._read_all(consumer, topic, deadline_s)
+            return self._read_to(ends, consumer, topic, deadline_s)
         finally:
             consumer.close()
 
-    def _read_all(self, consumer, topic, deadline_s):
-        wanted = {}
-        for partition in range(self.partitions(topic)):
-            low, high = consumer.get_watermark_offsets(TopicPartition(topic, partition), timeout=ANSWER_S)
-            if low < high:
-                wanted[partition] = (low, high)
+    def _ends(self, topic, options):
+        """(first offset, end) of each partition that holds anything; to a read_committed reader the end is where a transaction begins."""
+        consumer = Consumer(options)
+        try:
+            found = {partition: consumer.get_watermark_offsets(TopicPartition(topic, partition), timeout=ANSWER_S)
+                     for partition in range(self.partitions(topic))}
+        finally:
+            consumer.close()
+        return {partition: (low, high) for partition, (low, high) in found.items() if low < high}
+
+    def _read_to(self, wanted, consumer, topic, deadline_s):
         records = []
 
         def drained():

@@ -47,10 +47,11 @@ class Postgres:
     def log_text(self):
         return (self.folder / "postgres.log").read_text(errors="replace")
 
-    def create_database(self):
+    def create_database(self, template="template1"):
+        """A fresh one; of another database's contents if that is given, to which nobody may be connected meanwhile."""
         name = f"test_{next(self._names)}"
         with self.connect() as connection:
-            connection.execute(f"create database {name}")
+            connection.execute(f"create database {name} template {template}")
         return Database(self, name)
 
 
