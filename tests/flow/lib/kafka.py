@@ -47,7 +47,7 @@ class Kafka:
 
     def start(self):
         """Starts the broker unless it runs, and returns when it answers a metadata request."""
-        options = ["--controller-port", self.controller_port]
+        options = ["--controller-port", self.controller_port, "--short-lived"]
         for name, value in self.properties.items():
             options += ["-c", f"{name}={value}"]
         devserver("kafka", "start", self.folder, self.port, *options)
