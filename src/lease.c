@@ -11,6 +11,7 @@
 #include "denpyo/loop.h"
 
 #define TOOK_PLACE_US 1000
+#define PATIENCE_MOST_US INT64_C(300000000)
 #define LOOK_AGAIN_US 250000 /* a standby takes over within this time of a clean stop */
 
 static void new_holder(char out[37]) {
@@ -23,9 +24,16 @@ static void new_holder(char out[37]) {
              b[4], b[5], b[6], b[7], b[8], b[9], b[10], b[11], b[12], b[13], b[14], b[15]);
 }
 
+/* An answer came: the next one is waited for as long as the first. */
+static void answered(struct lease *l) {
+    l->asked = false;
+    l->patience_us = l->lease_ms * 1000;
+}
+
 void lease_init(struct lease *l, struct pg *pg, const struct statements *statements, const char *relay,
                 int64_t lease_ms) {
     *l = (struct lease){.pg = pg, .statements = statements, .relay = relay, .lease_ms = lease_ms};
+    answered(l);
     new_holder(l->holder);
     char host[80] = "unknown";
     gethostname(host, sizeof host - 1);
@@ -40,7 +48,7 @@ static void keep(struct lease *l) {
 
 static void on_taken(void *context, struct pg_result *r) {
     struct lease *l = context;
-    l->asked = false;
+    answered(l);
     if (pg_rows(r) == 0)
         return; /* another one was faster: look again */
     l->epoch = pg_int(r, 0, 0);
@@ -61,14 +69,14 @@ static void send(struct lease *l, enum statement which, const struct pg_call *ca
 static void on_inserted(void *context, struct pg_result *r) {
     struct lease *l = context;
     (void)r;
-    l->asked = false;
+    answered(l);
     l->next_us = loop_now_us() + TOOK_PLACE_US; /* soon: usually the row is there now */
 }
 
 static void on_look(void *context, struct pg_result *r) {
     struct lease *l = context;
     struct pg_call call = {0};
-    l->asked = false;
+    answered(l);
     pg_add_text(&call, l->relay);
     if (pg_rows(r) == 0) {
         send(l, STATEMENT_LEASE_INSERT, &call, on_inserted);
@@ -88,7 +96,7 @@ static void on_look(void *context, struct pg_result *r) {
 
 static void on_renewed(void *context, struct pg_result *r) {
     struct lease *l = context;
-    l->asked = false;
+    answered(l);
     if (pg_rows(r) == 0) {
         l->held = false;
         l->lost = true;
@@ -162,6 +170,15 @@ void lease_release(struct lease *l) {
 void lease_reconnect(struct lease *l) {
     l->asked = false;
     l->next_us = 0;
+}
+
+bool lease_gives_up(struct lease *l, int64_t now_us) {
+    if (!l->asked || pg_state(l->pg) != PG_READY || now_us < l->sent_us + l->patience_us)
+        return false;
+    l->patience_us *= 2;
+    if (l->patience_us > PATIENCE_MOST_US)
+        l->patience_us = PATIENCE_MOST_US;
+    return true;
 }
 
 void lease_forget(struct lease *l) {

@@ -181,7 +181,12 @@ static void add_remedy(const struct relay *r, struct fault *f) {
 static void step_connections(struct relay *r, int64_t now) {
     static const struct fault in_recovery = {
         FAULT_RETRY, "recovery", "this server is a standby in recovery: the cursor only moves on a read-write server"};
+    static const struct fault silent = {
+        FAULT_RETRY, "silent",
+        "the server gives no answer for longer than the lease; connecting anew, to whichever leads"};
     const struct fault *trouble = r->claim.saw_recovery || r->load.saw_recovery ? &in_recovery : NULL;
+    if (trouble == NULL && lease_gives_up(&r->lease, now))
+        trouble = &silent;
     for (size_t i = 0; i < RELAY_CONNECTIONS && trouble == NULL; i++)
         if (pg_state(r->connections[i]) == PG_BROKEN)
             trouble = pg_fault(r->connections[i]);

@@ -13,12 +13,14 @@
 
 static void open_connections(struct relay *r) {
     static const char *const names[] = {"denpyo lease", "denpyo claim", "denpyo settle"};
-    for (size_t i = 0; i < RELAY_CONNECTIONS; i++)
-        r->connections[i] = pg_new(r->loop, r->pg_worker,
+    for (size_t i = 0; i < RELAY_CONNECTIONS; i++) {
+        r->pg_workers[i] = worker_new(r->loop);
+        r->connections[i] = pg_new(r->loop, r->pg_workers[i],
                                    &(struct pg_options){.conninfo = r->config->postgres,
                                                         .role = names[i],
                                                         .prepare = r->config->prepare,
                                                         .connect_timeout_s = CONNECT_TIMEOUT_S});
+    }
 }
 
 static const enum publish_unknown unknown[] = {
@@ -35,7 +37,6 @@ struct relay *relay_parts_new(const struct config *config) {
         r->properties[i] = (struct kafka_property){config->kafka[i].name, config->kafka[i].value};
     r->config = config;
     r->loop = loop_new();
-    r->pg_worker = worker_new(r->loop);
     r->kafka_worker = worker_new(r->loop);
     r->tail_worker = worker_new(r->loop);
     open_connections(r);
@@ -83,7 +84,8 @@ struct relay *relay_parts_new(const struct config *config) {
 void relay_parts_free(struct relay *r) {
     for (size_t i = 0; i < RELAY_CONNECTIONS; i++)
         pg_free(r->connections[i]);
-    worker_free(r->pg_worker);
+    for (size_t i = 0; i < RELAY_CONNECTIONS; i++)
+        worker_free(r->pg_workers[i]);
     worker_free(r->kafka_worker);
     worker_free(r->tail_worker);
     load_free(&r->load);

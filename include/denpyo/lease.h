@@ -28,7 +28,7 @@ struct lease {
     int64_t deadline_us;
     /* internal */
     bool asked;
-    int64_t sent_us, next_us;
+    int64_t sent_us, next_us, patience_us;
     bool standby_known;
     char leader[128];
     const char *condition, *detail, *told; /* what SQL is to see; the condition that was sent last */
@@ -55,6 +55,13 @@ void lease_release(struct lease *l);
 
 /* The connection was lost: what was asked will not be answered. Keeps epoch and held, so that the next step renews. */
 void lease_reconnect(struct lease *l);
+
+/*
+ * True when a question has been unanswered for as long as the lease: the server stands still behind a connection that
+ * looks alive, and another one may lead by now. The next time it takes twice as long, because who waits for a lock
+ * looks the same, and goes on waiting in the server when the connection is gone.
+ */
+bool lease_gives_up(struct lease *l, int64_t now_us);
 
 /* Steps down: the next step looks for a free lease. */
 void lease_forget(struct lease *l);

@@ -23,7 +23,8 @@ enum { RELAY_LEASE, RELAY_CLAIM, RELAY_SETTLE, RELAY_CONNECTIONS };
 struct relay {
     const struct config *config;
     struct loop *loop;
-    struct worker *pg_worker, *kafka_worker, *tail_worker;
+    struct worker *pg_workers[RELAY_CONNECTIONS]; /* a host that stands still costs its time-out once, not thrice */
+    struct worker *kafka_worker, *tail_worker;
     struct loop_io signal_io;
     struct pg *connections[RELAY_CONNECTIONS];
     struct statements statements;

@@ -1,41 +1,17 @@
-"""The kinds of fault: each breaks one thing, and has mended it when it returns what exactly it did."""
+"""Faults of relays, brokers, topics and the network."""
 
-import os
 import signal
 import time
-from contextlib import suppress
 
-import psycopg
+import acls
+from kinds import kind, lasting
 from lib.wait import wait_until
 from world import LEASE_MS
 
 LEASE_S = LEASE_MS / 1000
 SQUEEZED_BYTES = 2000
 USUAL_BYTES = 1_048_588
-KINDS = {}
-
-
-class Kind:
-    """
-    A fault by name. Two whose parts of the world differ may come at once. may_double: an unknown outcome can come of
-    it, and with it a second copy.
-    """
-
-    def __init__(self, name, part, run, may_double):
-        self.name, self.part, self.run, self.may_double = name, part, run, may_double
-
-
-def kind(name, part, may_double=True):
-    def register(function):
-        KINDS[name] = Kind(name, part, function, may_double)
-        return function
-    return register
-
-
-def lasting(seconds):
-    """The time a fault lasts is what it is about; nothing is waited for here."""
-    time.sleep(seconds)
-    return f"{seconds:.2f} s"
+MOST_PARTITIONS = 60
 
 
 # --- the relays ---
@@ -97,69 +73,6 @@ def standby_frozen(world, rng):
     return frozen(world.standby(), rng.uniform(0.2, 1.5) * LEASE_S)
 
 
-# --- the database ---
-
-def send_to(pids, number):
-    """Some may have ended meanwhile."""
-    for pid in pids:
-        with suppress(ProcessLookupError):
-            os.kill(pid, number)
-
-
-@kind("PostgreSQL restart fast", "database")
-def postgres_fast(world, rng):
-    world.postgres.stop("fast")
-    world.postgres_up()
-    return "fast"
-
-
-@kind("PostgreSQL crash", "database")
-def postgres_crash(world, rng):
-    world.postgres.stop("immediate")
-    detail = lasting(rng.uniform(0, 2))
-    world.postgres_up()
-    return detail
-
-
-@kind("PostgreSQL frozen", "database")
-def postgres_frozen(world, rng):
-    """Its connections stay open and say nothing."""
-    pids = world.postgres_pids()
-    send_to(pids, signal.SIGSTOP)
-    detail = lasting(rng.uniform(0.2, 2) * LEASE_S)
-    send_to(pids, signal.SIGCONT)
-    return detail
-
-
-@kind("backend terminated", "database")
-def backend_terminated(world, rng):
-    """Some of the relays' connections; they are those that nobody named a writer."""
-    count = world.ask("select count(pg_terminate_backend(pid)) from (select pid from pg_stat_activity where"
-                      " datname = current_database() and pid <> pg_backend_pid() and application_name not like 'writer%'"
-                      f" order by random() limit {rng.randint(1, 4)}) t")
-    return f"{count} backends"
-
-
-@kind("disk full under pg_wal", "database")
-def disk_full(world, rng):
-    """Whoever needs a new segment of WAL stops the whole server."""
-    if not world.wal_disk.mounted:
-        return "left out: mounting is not allowed here"
-    world.wal_disk.fill()
-    try:
-        with world.database.connect(connect_timeout=5) as connection:
-            for _ in range(8):
-                connection.execute("select pg_logical_emit_message(true, 'chaos', repeat('x', 4000000))")
-                connection.execute("select pg_switch_wal()")
-        detail = "the server lived on"
-    except psycopg.OperationalError:
-        detail = "the server stopped"
-    detail += ", " + lasting(rng.uniform(0.5, 3))
-    world.wal_disk.clear()
-    world.postgres_up()
-    return detail
-
-
 # --- the broker ---
 
 @kind("broker SIGKILL", "broker")
@@ -215,10 +128,36 @@ def silenced(proxy, rng):
     return detail + (", then cut" if ends_cut else "")
 
 
-for place in ("postgres", "kafka"):
+for place in ("postgres", "kafka", "replica"):
     for manner, function in (("cut", cut), ("delayed", delayed), ("silent", silenced)):
         kind(f"network to {place} {manner}", f"network to {place}")(
             lambda world, rng, place=place, function=function: function(rng.choice(world.proxies[place]), rng))
+
+
+# --- the pooler ---
+
+
+@kind("pooler SIGKILL", "pooler")
+def pooler_kill(world, rng):
+    world.pooler.kill()
+    detail = "gone for " + lasting(rng.uniform(0, 2))
+    world.pooler.start()
+    return detail
+
+
+@kind("pooler restart", "pooler")
+def pooler_restart(world, rng):
+    world.pooler.stop()
+    world.pooler.start()
+    return "SIGTERM"
+
+
+@kind("pooler frozen", "pooler")
+def pooler_frozen(world, rng):
+    world.pooler.process.send_signal(signal.SIGSTOP)
+    detail = lasting(rng.uniform(0.2, 2) * LEASE_S)
+    world.pooler.process.send_signal(signal.SIGCONT)
+    return detail
 
 
 # --- topics ---
@@ -236,10 +175,10 @@ def topic_squeezed(world, rng):
 @kind("permission revoked", "broker")
 def permission_revoked(world, rng):
     """Nobody may write to one topic for a while."""
-    words = ["--deny-principal", "User:*", "--operation", "Write", "--topic", "events"]
-    world.acls("--add", *words)
+    rule = (world.kafka.bootstrap, "deny", "write", "events")
+    acls.add(*rule)
     detail = lasting(rng.uniform(1, 4))
-    world.acls("--remove", "--force", *words)
+    acls.remove(*rule)
     return detail
 
 
@@ -259,3 +198,14 @@ def _is_made(world, partitions):
         return world.kafka.partitions("mortal") == partitions
     world.kafka.create_topic("mortal", partitions)
     return True
+
+
+@kind("partitions raised", "broker")
+def partitions_raised(world, rng):
+    """Keys move to other partitions, up to a bound."""
+    counts = world.partition_counts["growing"]
+    if counts[-1] >= MOST_PARTITIONS:
+        return f"left out: there are {counts[-1]} already"
+    counts.append(counts[-1] + 1)
+    world.kafka.add_partitions("growing", counts[-1])
+    return f"to {counts[-1]}"

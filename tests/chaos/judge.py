@@ -12,12 +12,14 @@ OFFSIDE = """
 select s.id, s.topic, s.error_code, octet_length(m.payload), s.state from outbox.status s join outbox.message m using (id)
 where s.state in ('delayed', 'held', 'requesting', 'failed', 'rejected', 'skipped')
 """
+MESSAGE_IDS = "select id, message_id::text from outbox.message where id = any (%s)"
 LIVES = """
 select r.id, case when b.parked_ids is null then b.claimed_at else m.created_at end, r.settled_at, b.claimed_at, r.topic
 from outbox.receipt r join outbox.message m using (id) join outbox.batch b on b.relay = r.relay and b.id = r.batch_id
 where r.id = any (%s)
 """
 EPOCHS = "select epoch, min(id), max(id) from outbox.batch group by 1 order by 2"
+RECEIPT_TIMES = "select extract(epoch from settled_at)::float from outbox.settlement order by 1"
 AUDIT = """
 select (select count(*) from outbox.message), (select count(*) from outbox.status), (select count(*) from outbox.receipt),
        (select coalesce(sum(count), 0) from outbox.settlement_topic),
@@ -60,21 +62,24 @@ class Judgement:
     def __init__(self, world, history):
         self.world, self.history = world, history
         self.kafka = Isolated(world.kafka, "read_committed" if world.mode == "exactly_once" else "read_uncommitted")
-        self.verdict = verify(world.database, self.kafka, list(TOPICS), is_ordered)
+        self.verdict = verify(world.database, self.kafka, list(TOPICS), is_ordered, world.partition_counts)
         self.doubles = Counter()
         with world.database.connect() as connection:
             offside = {row[0]: row[1:] for row in connection.execute(OFFSIDE)}
             asked = set(self.verdict.doubled) | set(self.verdict.missing) | {row[0] for row in self.verdict.false_receipts}
             lives = {row[0]: row[1:] for row in connection.execute(LIVES, (list(asked),))}
+            names = dict(connection.execute(MESSAGE_IDS, (list(asked),)).fetchall())
+            self.receipt_times = [row[0] for row in connection.execute(RECEIPT_TIMES)]
             states = self._state_troubles(connection)
         self.rejected = len(offside)
+        self.resent = {number for number in self.verdict.doubled if names[number] in world.postgres.forgotten_sent}
         self.gone = gone = {number for number, life in lives.items() if self._went_with_its_topic(life)}
         v = self.verdict
         self.violations = {
             "lost": sorted(set(v.missing) - set(offside) - gone),
-            "invented": v.invented,
+            "invented": sorted(set(v.invented) - world.postgres.forgotten),
             "reordered": v.disordered,
-            "doubled": sorted(number for number in v.doubled if not self._excuse(lives.get(number))),
+            "doubled": sorted(n for n in set(v.doubled) - self.resent if not self._excuse(lives.get(n))),
             "false receipts": sorted({row[0] for row in v.false_receipts} - gone),
             "without receipt": sorted(set(v.unreceipted) - set(offside)),
             "altered": v.altered,

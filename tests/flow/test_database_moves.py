@@ -5,9 +5,10 @@ import subprocess
 
 import pytest
 
+from lib.bouncer import as_owner
 from lib.wait import wait_until
 from load import Load, dispatched, insert, wait_dispatched, wait_settled
-from test_engine_servers import as_owner, primary, standby, wait_replayed  # noqa: F401 (fixtures)
+from test_engine_servers import primary, standby, wait_replayed  # noqa: F401 (fixtures)
 from verify import verify
 
 MOVED = "the database lives in another PostgreSQL cluster now"
@@ -194,6 +195,25 @@ def test_case_03_the_relay_follows_a_failover_that_lost_the_last_second(primary,
     verdict = verify(outbox, kafka, topics)
     assert not (verdict.missing or verdict.unreceipted or verdict.false_receipts or verdict.doubled), verdict
     assert len(verdict.invented) == 200, "what was lost had been sent"
+    outbox.server = primary
+
+
+def test_case_24_a_primary_that_stands_still_is_given_up_for_its_successor(primary, standby, outbox, kafka, topics, relay):  # noqa: F811
+    """Its connections stay open and look alive: nothing but a deadline of the relay's own ends the wait."""
+    hosts = f"host=127.0.0.1,127.0.0.1 port={primary.port},{standby.port} user=postgres dbname={outbox.name}"
+    running = relay(hosts, "--lease-ms", 2000)
+    insert(outbox, topics[0], 10)
+    wait_settled(outbox)
+    wait_replayed(primary, standby)
+    primary.freeze()
+    with standby.connect(outbox.name) as replica:
+        replica.execute("select pg_promote()")
+    outbox.server = standby
+    insert(outbox, topics[0], 10)
+    assert "no answer for longer than the lease" in running.wait_log("database trouble, trying again")
+    wait_until(lambda: dispatched(outbox) == 20, 60, "receipts on the new primary")
+    assert len(kafka.read_all(topics[0])) == 20
+    primary.kill()
     outbox.server = primary
 
 

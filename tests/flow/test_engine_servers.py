@@ -1,12 +1,10 @@
 """Other servers than a plain primary: standbys, PgBouncer in transaction mode, and another major version."""
 
-import os
-import signal
 import subprocess
 
 import pytest
 
-from lib.devserver import free_port
+from lib.bouncer import Bouncer, as_owner, new_folder
 from lib.postgres import Postgres
 from lib.wait import wait_until
 from load import Load, insert, wait_dispatched, wait_settled
@@ -18,20 +16,6 @@ IN_RECOVERY = "this server is a standby in recovery"
 @pytest.fixture
 def topics(kafka):
     return [kafka.create_topic(partitions=4), kafka.create_topic()]
-
-
-def as_owner(path, *command):
-    """PostgreSQL's and PgBouncer's programs refuse root: they run as the one whom the path belongs to."""
-    owner = path.stat()
-    if os.getuid() != 0:
-        return [str(word) for word in command]
-    return ["setpriv", f"--reuid={owner.st_uid}", f"--regid={owner.st_gid}", "--clear-groups", *map(str, command)]
-
-
-def new_folder(folders, name, owner):
-    folder = folders.new(name)
-    os.chown(folder, owner.stat().st_uid, owner.stat().st_gid)
-    return folder
 
 
 @pytest.fixture
@@ -63,43 +47,13 @@ def wait_replayed(primary, standby):
         wait_until(lambda: replica.execute("select pg_last_wal_replay_lsn() >= %s", (lsn,)).fetchone()[0], 30, "the replay")
 
 
-class Bouncer:
-    """PgBouncer in transaction mode before one server, which can be exchanged behind its clients' backs."""
-
-    def __init__(self, folder, database, server):
-        self.folder, self.database, self.port = folder, database, free_port()
-        self._point(server)
-        command = as_owner(folder, "pgbouncer", folder / "pgbouncer.ini")
-        self.process = subprocess.Popen(command, cwd="/", stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
-        assert any("process up" in line for line in self.process.stderr), "pgbouncer did not come up"
-
-    def _point(self, server):
-        (self.folder / "pgbouncer.ini").write_text(
-            f"[databases]\n{self.database.name} = host=127.0.0.1 port={server.port} user=postgres\n"
-            f"[pgbouncer]\nlisten_addr = 127.0.0.1\nlisten_port = {self.port}\nunix_socket_dir =\n"
-            "auth_type = any\npool_mode = transaction\n")
-
-    def conninfo(self, **more):
-        return self.database.server.conninfo(self.database.name, port=self.port, **more)
-
-    def exchange(self, server):
-        """Soon clients work on the other server, from one transaction to the next; they notice nothing."""
-        self._point(server)
-        self.process.send_signal(signal.SIGHUP)
-
-    def close(self):
-        self.process.terminate()
-        self.process.wait()
-        self.process.stderr.close()
-
-
 @pytest.fixture
 def bouncer(folders, request):
     """Starts PgBouncers: bouncer(database)."""
     running = []
 
     def start(database):
-        running.append(Bouncer(new_folder(folders, "pgbouncer", database.server.datadir), database, database.server))
+        running.append(Bouncer(new_folder(folders, "pgbouncer", database.server.datadir), database.name, database.server))
         return running[-1]
 
     yield start

@@ -63,13 +63,16 @@ class Verdict:
         return "\n".join(lines)
 
 
-def verify(database, kafka, topics, is_ordered=lambda key: True):
-    """Reads the topics to their ends and compares. is_ordered(key): whether the writers of that key (bytes) kept its order."""
+def verify(database, kafka, topics, is_ordered=lambda key: True, earlier_counts=None):
+    """
+    Reads the topics to their ends and compares. is_ordered(key): whether the writers of that key (bytes) kept its order.
+    earlier_counts: topic -> how many partitions it had before.
+    """
     with database.connect() as connection:
         messages = {row[0]: row[1:] for row in connection.execute(MESSAGES, (topics,))}
         receipts = connection.execute(RECEIPTS, (topics,)).fetchall()
     records = [record for topic in topics for record in kafka.read_all(topic)]
-    partitions = {topic: kafka.partitions(topic) for topic in topics}
+    partitions = {topic: {kafka.partitions(topic), *(earlier_counts or {}).get(topic, ())} for topic in topics}
     verdict = Verdict(len(messages), len(records))
     copies = Counter(record.message_id for record in records)
     verdict.missing = sorted(row[0] for message_id, row in messages.items() if message_id not in copies)
@@ -89,9 +92,13 @@ def _compare_records(verdict, messages, records, partitions):
         number, topic, key, partition, value = row
         if (record.topic, record.key, record.value) != (topic, key, value):
             verdict.altered.append(number)
-        if partition is None and key is not None:
-            partition = java_partition(key, partitions[topic])
-        if partition is not None and record.partition != partition:
+        if partition is not None:
+            allowed = {partition}
+        elif key is not None:
+            allowed = {java_partition(key, count) for count in partitions[topic]}
+        else:
+            continue
+        if record.partition not in allowed:
             verdict.misplaced.append(number)
 
 

