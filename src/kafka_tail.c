@@ -6,6 +6,8 @@
 #include <string.h>
 
 #include "denpyo/failpoint.h"
+#include "denpyo/kafka_consumer.h"
+#include "denpyo/kafka_mark.h"
 
 #define MESSAGES_AT_ONCE 1000
 #define CALL_TIMEOUT_MS 5000
@@ -54,6 +56,7 @@ void kafka_tail_free(struct kafka_tail *tail) {
     for (size_t i = 0; i < tail->topic_count; i++) {
         free(tail->topics[i].name);
         free(tail->topics[i].starts);
+        free(tail->topics[i].mark);
     }
     free(tail->topics);
     free(tail->wanted);
@@ -112,28 +115,6 @@ static void match(struct reader *r, const struct part *part, rd_kafka_message_t 
 }
 
 /* ---- the consumer ---- */
-
-static rd_kafka_t *open_consumer(const struct kafka_options *o, bool is_read_committed, struct fault *f) {
-    char why[300];
-    rd_kafka_conf_t *conf = rd_kafka_conf_new();
-    rd_kafka_conf_set(conf, "client.id", "denpyo-lookup", NULL, 0);
-    for (size_t i = 0; i < o->property_count; i++) /* kafka_open has checked them; a producer's are ignored here */
-        rd_kafka_conf_set(conf, o->properties[i].name, o->properties[i].value, NULL, 0);
-    rd_kafka_conf_set(conf, "bootstrap.servers", o->brokers, NULL, 0);
-    rd_kafka_conf_set(conf, "enable.partition.eof", "true", NULL, 0);
-    rd_kafka_conf_set(conf, "isolation.level", is_read_committed ? "read_committed" : "read_uncommitted", NULL, 0);
-    rd_kafka_conf_set(conf, "fetch.wait.max.ms", "10", NULL, 0);
-    rd_kafka_conf_set(conf, "reconnect.backoff.max.ms", "1000", NULL, 0);
-    rd_kafka_conf_set(conf, "allow.auto.create.topics", "false", NULL, 0);
-    rd_kafka_conf_set(conf, "log_level", "3", NULL, 0);
-    rd_kafka_conf_set_log_cb(conf, NULL);
-    rd_kafka_t *rk = rd_kafka_new(RD_KAFKA_CONSUMER, conf, why, sizeof why);
-    if (rk == NULL) {
-        rd_kafka_conf_destroy(conf);
-        fault_set(f, FAULT_RETRY, "consumer", "the look-up cannot start a consumer: %s", why);
-    }
-    return rk;
-}
 
 static bool is_over(struct reader *r) {
     if (atomic_load(&r->tail->is_cancelled))
@@ -212,6 +193,9 @@ static bool measure(struct reader *r, struct part *p) {
             p->next = start > low ? start : low;
         else
             err = start_by_time(r, p, high);
+        /* The log begins where we do: what stood before is gone, and may have been ours. */
+        if (low > 0 && (p->next <= low || low == high) && start != low)
+            p->topic->is_cut = true;
     }
     if (err == RD_KAFKA_RESP_ERR_NO_ERROR) {
         p->end = high;
@@ -323,7 +307,9 @@ static void look_up(struct worker_job *job) {
     qsort(tail->wanted, tail->wanted_count, sizeof *tail->wanted, compare_wanted);
     for (size_t i = 0; i < tail->wanted_count; i++)
         tail->wanted[i].offset = -1;
-    r.rk = open_consumer(tail->options, tail->is_read_committed, &tail->fault);
+    if (tail->options->transactional_id != NULL && !kafka_mark_read(tail))
+        return;
+    r.rk = kafka_consumer_open(tail->options, NULL, tail->is_read_committed, &tail->fault);
     if (r.rk == NULL)
         return;
     r.queue = rd_kafka_queue_new(r.rk);

@@ -2,6 +2,18 @@
 #include "denpyo/kafka_txn.h"
 
 #include <librdkafka/rdkafka.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* Who has to grant what; "" when it is no question of rights. */
+static const char *remedy(rd_kafka_resp_err_t code) {
+    if (code == RD_KAFKA_RESP_ERR_GROUP_AUTHORIZATION_FAILED)
+        return "; grant the relay Read on the consumer group that is named like the transactional id: it keeps its "
+               "progress there";
+    if (code == RD_KAFKA_RESP_ERR_TRANSACTIONAL_ID_AUTHORIZATION_FAILED)
+        return "; grant the relay Write and Describe on the transactional id";
+    return "";
+}
 
 /* Takes the error over. True when there is none. */
 static bool judge(struct fault *f, rd_kafka_error_t *error) {
@@ -12,15 +24,33 @@ static bool judge(struct fault *f, rd_kafka_error_t *error) {
     if (code == RD_KAFKA_RESP_ERR__FENCED || code == RD_KAFKA_RESP_ERR_PRODUCER_FENCED ||
         code == RD_KAFKA_RESP_ERR_INVALID_PRODUCER_EPOCH)
         class = FAULT_FENCED;
-    else if (rd_kafka_error_is_fatal(error))
-        class = FAULT_FATAL;
+    else if (rd_kafka_error_is_fatal(error) || code == RD_KAFKA_RESP_ERR_GROUP_AUTHORIZATION_FAILED)
+        class = FAULT_FATAL; /* without the right to its group no transaction of ours can be committed */
     else if (rd_kafka_error_txn_requires_abort(error) || code == RD_KAFKA_RESP_ERR__STATE)
         class = FAULT_REJECT; /* _STATE inside a transaction: it has failed already */
     else if (rd_kafka_error_is_retriable(error))
         class = FAULT_RETRY;
-    fault_set(f, class, rd_kafka_error_name(error), "%s", rd_kafka_error_string(error));
+    fault_set(f, class, rd_kafka_error_name(error), "%s%s", rd_kafka_error_string(error), remedy(code));
     rd_kafka_error_destroy(error);
     return false;
+}
+
+static rd_kafka_error_t *add_mark(rd_kafka_t *rk, struct kafka_txn *txn) {
+    if (txn->mark_topic == NULL || txn->is_marked)
+        return NULL;
+    rd_kafka_topic_partition_list_t *list = rd_kafka_topic_partition_list_new(1);
+    rd_kafka_topic_partition_t *mark = rd_kafka_topic_partition_list_add(list, txn->mark_topic, 0);
+    mark->offset = txn->mark_offset;
+    mark->metadata_size = strlen(txn->mark_text);
+    mark->metadata = strdup(txn->mark_text); /* the list frees it */
+    if (mark->metadata == NULL)
+        abort();
+    rd_kafka_consumer_group_metadata_t *group = rd_kafka_consumer_group_metadata_new(txn->group);
+    rd_kafka_error_t *error = rd_kafka_send_offsets_to_transaction(rk, list, group, txn->timeout_ms);
+    rd_kafka_consumer_group_metadata_destroy(group);
+    rd_kafka_topic_partition_list_destroy(list);
+    txn->is_marked = error == NULL;
+    return error;
 }
 
 static void run(struct worker_job *job) {
@@ -33,12 +63,15 @@ static void run(struct worker_job *job) {
         error = rd_kafka_init_transactions(rk, txn->timeout_ms);
         break;
     case KAFKA_TXN_COMMIT:
-        error = rd_kafka_commit_transaction(rk, txn->timeout_ms);
+        error = add_mark(rk, txn);
+        if (error == NULL)
+            error = rd_kafka_commit_transaction(rk, txn->timeout_ms);
         break;
     case KAFKA_TXN_ABORT:
         error = rd_kafka_abort_transaction(rk, txn->timeout_ms);
         break;
     }
+    txn->code = rd_kafka_error_code(error);
     judge(&txn->fault, error);
 }
 

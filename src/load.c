@@ -61,7 +61,6 @@ static void finish(struct load *l) {
         struct load_batch *b = &l->batches[i];
         struct batch *batch = b->batch;
         b->batch = NULL;
-        batch->id = b->id;
         batch->after_id = b->after_id;
         batch->upto_id = b->upto_id;
         batch->last_page = b->last_page;
@@ -154,6 +153,7 @@ static void on_rows(void *context, struct pg_result *r) {
     struct load *l = context;
     struct load_batch *b = &l->batches[l->read++];
     b->batch = batch_from_result(r, (size_t)pg_rows(r), b->is_retry, &l->publisher->topics);
+    b->batch->id = b->id;
     failpoint_pass(FAILPOINT_LOAD_ROWS);
     if (l->read < l->count)
         return;

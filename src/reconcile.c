@@ -9,6 +9,7 @@
 #include "denpyo/kafka_code.h"
 #include "denpyo/log.h"
 #include "denpyo/loop.h"
+#include "denpyo/mark.h"
 #include "denpyo/pgarray.h"
 
 #define SETTLE_MS 300          /* the ends must have stood still for so long */
@@ -28,6 +29,8 @@ void reconcile_reset(struct reconcile *rc) {
     } else {
         kafka_tail_free(rc->tail);
     }
+    free(rc->batches);
+    rc->batches = NULL;
     rc->tail = NULL;
     rc->is_reading = false;
     rc->retry_us = 0;
@@ -36,27 +39,67 @@ void reconcile_reset(struct reconcile *rc) {
 
 /* ---- the answer ---- */
 
+/* What the committed transactions say of the batches, also of what no topic holds any more. The newest mark is put on a
+ * topic of its newest batch, so that no batch after the newest that is told of was committed. */
+static void take_marks(struct reconcile *rc) {
+    rc->told_id = 0;
+    for (size_t b = 0; b < rc->batch_count; b++) {
+        struct batch *batch = rc->batches[b];
+        for (size_t i = 0; i < rc->tail->topic_count; i++) {
+            const struct kafka_tail_topic *topic = &rc->tail->topics[i];
+            if (topic->mark == NULL || !mark_apply(topic->mark_offset, topic->mark, batch))
+                continue;
+            batch->is_told = true;
+            rc->told_id = batch->id;
+        }
+    }
+}
+
+/* Not in its topic. In exactly-once mode that says enough unless records are gone: what was not committed was aborted,
+ * by the fence at the latest. Of what is gone the mark tells. */
+static bool has_arrived(struct reconcile *rc, struct row *row, const struct kafka_tail_topic *topic) {
+    bool is_known = row->batch->is_told || (rc->told_id > 0 && row->batch->id > rc->told_id);
+    row->is_unsure = !rc->publisher->is_transactional || (!is_known && (topic->is_cut || topic->is_unreadable));
+    return row->is_marked;
+}
+
+/* partition and offset -1: its place is gone. */
+static void close_arrived(struct reconcile *rc, struct row *row, int32_t partition, int64_t offset) {
+    if (!row->is_explicit)
+        row->partition = partition;
+    row->offset = offset;
+    batch_close_row(row, ROW_DISPATCHED);
+    holds_resolve(&rc->publisher->holds, row);
+}
+
 static void take_found(struct reconcile *rc) {
     struct kafka_tail *tail = rc->tail;
+    size_t vanished = 0, doubtful = 0;
+    take_marks(rc);
     for (size_t i = 0; i < tail->wanted_count; i++) {
         struct kafka_tail_wanted *w = &tail->wanted[i];
-        struct row *row = w->opaque;
-        if (w->offset < 0) {
-            row->is_unsure = !rc->publisher->is_transactional; /* else it was fenced off and aborted: it is not there */
-            continue;
+        if (w->offset >= 0) {
+            close_arrived(rc, w->opaque, w->partition, w->offset);
+        } else if (has_arrived(rc, w->opaque, &tail->topics[w->topic])) {
+            close_arrived(rc, w->opaque, -1, -1);
+            vanished++;
+        } else {
+            doubtful += ((struct row *)w->opaque)->is_unsure;
         }
-        row->partition = w->partition;
-        row->offset = w->offset;
-        batch_close_row(row, ROW_DISPATCHED);
-        holds_resolve(&rc->publisher->holds, row);
     }
     for (size_t i = 0; i < tail->topic_count; i++)
         if (tail->topics[i].is_unreadable)
             log_event(LOG_WARN, "a topic cannot be read: what may have arrived there is sent again with the same id",
                       log_str("topic", tail->topics[i].name), log_str("code", kafka_code_name(tail->topics[i].code)),
                       LOG_END);
+    if (doubtful > 0 && rc->publisher->is_transactional)
+        log_event(LOG_WARN,
+                  "records were deleted before they could be looked up, and no mark tells of them: messages may be "
+                  "sent twice",
+                  log_int("messages", (int64_t)doubtful), LOG_END);
     log_event(LOG_INFO, "looked up what arrived before the restart", log_int("messages", (int64_t)tail->wanted_count),
-              log_int("arrived", (int64_t)tail->found), log_int("to_send", (int64_t)(tail->wanted_count - tail->found)),
+              log_int("arrived", (int64_t)tail->found), log_int("arrived_and_gone", (int64_t)vanished),
+              log_int("to_send", (int64_t)(tail->wanted_count - tail->found - vanished)),
               log_int("records_read", (int64_t)atomic_load(&tail->read)),
               log_int("ms", (loop_now_us() - rc->started_us) / 1000), LOG_END);
 }
@@ -96,6 +139,8 @@ static void on_tail(struct kafka_tail *tail) {
     failpoint_pass(FAILPOINT_LOOKUP_TAKEN);
     kafka_tail_free(tail);
     rc->tail = NULL;
+    free(rc->batches);
+    rc->batches = NULL;
     rc->is_reading = false;
     rc->state = RECONCILE_DONE;
 }
@@ -195,6 +240,11 @@ void reconcile_start(struct reconcile *rc, struct batch *const *batches, size_t 
     if (rows == 0)
         return;
     rc->state = RECONCILE_BUSY;
+    rc->batches = malloc(count * sizeof(struct batch *));
+    if (rc->batches == NULL)
+        abort();
+    memcpy(rc->batches, batches, count * sizeof(struct batch *));
+    rc->batch_count = count;
     rc->started_us = rc->report_us = loop_now_us();
     rc->failure[0] = 0;
     rc->tail = kafka_tail_new(topics, rows);

@@ -2,6 +2,7 @@
 #include "denpyo/txn.h"
 
 #include "denpyo/failpoint.h"
+#include "denpyo/kafka_code.h"
 #include "denpyo/log.h"
 #include "denpyo/loop.h"
 
@@ -9,26 +10,62 @@
 #define ABORT_TIMEOUT_MS 1000 /* each call purges anew: what comes back for a retry after the purge is never sent */
 #define RETRY_US 100000
 
-void txn_init(struct txn *t, struct ledger *ledger, struct publisher *publisher, struct worker *worker) {
-    *t = (struct txn){.ledger = ledger, .publisher = publisher, .worker = worker};
+void txn_init(struct txn *t, struct ledger *ledger, struct publisher *publisher, struct worker *worker,
+              const char *id) {
+    *t =
+        (struct txn){.ledger = ledger, .publisher = publisher, .worker = worker, .id = id, .mark_most = MARK_TEXT_MOST};
 }
 
 /* ---- the calls ---- */
 
 static void on_called(struct kafka_txn *call);
 
-static void submit(struct txn *t, enum txn_state state, enum kafka_txn_call which) {
+static void prepare(struct txn *t, enum txn_state state, enum kafka_txn_call which) {
     t->state = state;
-    t->is_calling = true;
     t->call = (struct kafka_txn){.kafka = t->publisher->kafka,
                                  .call = which,
                                  .timeout_ms = which == KAFKA_TXN_ABORT ? ABORT_TIMEOUT_MS : CALL_TIMEOUT_MS,
+                                 .group = t->id,
                                  .done = on_called,
                                  .context = t};
+}
+
+static void send(struct txn *t) {
+    t->is_calling = true;
     kafka_txn_submit(&t->call, t->worker);
-    failpoint_pass(state == TXN_INIT     ? FAILPOINT_TXN_FENCE_SENT
-                   : state == TXN_COMMIT ? FAILPOINT_TXN_COMMIT_SENT
-                                         : FAILPOINT_TXN_ABORT_SENT);
+    failpoint_pass(t->state == TXN_INIT     ? FAILPOINT_TXN_FENCE_SENT
+                   : t->state == TXN_COMMIT ? FAILPOINT_TXN_COMMIT_SENT
+                                            : FAILPOINT_TXN_ABORT_SENT);
+}
+
+static void submit(struct txn *t, enum txn_state state, enum kafka_txn_call which) {
+    prepare(t, state, which);
+    send(t);
+}
+
+static void commit(struct txn *t) {
+    prepare(t, TXN_COMMIT, KAFKA_TXN_COMMIT);
+    if (mark_write(&t->mark, t->ledger->open.first, t->routed_id, t->mark_most)) {
+        t->call.mark_topic = t->mark.topic->name;
+        t->call.mark_offset = t->mark.batch_id;
+        t->call.mark_text = t->mark.text;
+    }
+    send(t);
+}
+
+/* A mark that the broker does not take is not tried again as it is. */
+static void learn_from_refusal(struct txn *t) {
+    if (t->call.mark_topic == NULL || t->call.is_marked)
+        return;
+    if (t->call.code == KAFKA_CODE_METADATA_TOO_LARGE)
+        t->mark_most /= 2;
+    if (t->call.code != KAFKA_CODE_TOPIC_AUTHORIZATION)
+        return;
+    t->mark.topic->is_unmarkable = true;
+    log_event(LOG_ERROR,
+              "exactly_once may not put its mark on a topic: after a crash messages may be sent twice; grant "
+              "the relay Read on it",
+              log_str("topic", t->mark.topic->name), LOG_END);
 }
 
 static void break_with(struct txn *t, const struct fault *f) {
@@ -70,9 +107,10 @@ static void on_called(struct kafka_txn *call) {
     case FAULT_REJECT:
         log_event(LOG_WARN, "a transaction is aborted and sent again", log_str("code", f.code),
                   log_str("error", f.text), LOG_END);
-        if (t->state == TXN_COMMIT)
+        if (t->state == TXN_COMMIT) {
+            learn_from_refusal(t);
             submit(t, TXN_ABORT, KAFKA_TXN_ABORT);
-        else
+        } else
             break_with(t, &f);
         return;
     case FAULT_FENCED:
@@ -135,8 +173,11 @@ static void begin(struct txn *t) {
 }
 
 static void call_again(struct txn *t) {
-    static const enum kafka_txn_call calls[] = {
-        [TXN_INIT] = KAFKA_TXN_INIT, [TXN_COMMIT] = KAFKA_TXN_COMMIT, [TXN_ABORT] = KAFKA_TXN_ABORT};
+    if (t->state == TXN_COMMIT) { /* it remembers how far it came */
+        send(t);
+        return;
+    }
+    static const enum kafka_txn_call calls[] = {[TXN_INIT] = KAFKA_TXN_INIT, [TXN_ABORT] = KAFKA_TXN_ABORT};
     submit(t, t->state, calls[t->state]);
 }
 
@@ -154,7 +195,7 @@ void txn_step(struct txn *t, bool can_begin, int64_t now_us) {
             submit(t, TXN_ABORT, KAFKA_TXN_ABORT); /* the client sends nothing more: waiting would be in vain */
         else if (is_complete(t)) {
             failpoint_pass(FAILPOINT_TXN_COMMIT);
-            submit(t, TXN_COMMIT, KAFKA_TXN_COMMIT);
+            commit(t);
         }
         return;
     case TXN_INIT:

@@ -40,7 +40,7 @@ struct row {
     const char *key, *value, *headers;
     int32_t key_size, value_size, headers_size;
     int32_t partition;     /* -1 until chosen, unless the application chose it */
-    int64_t offset;        /* DISPATCHED: the broker's */
+    int64_t offset;        /* DISPATCHED: the broker's; -1 = committed, its place is gone */
     int64_t oversize;      /* > 0: the payload was not read because it has so many bytes; < 0: the key or the headers */
     int64_t available_us;  /* DELAYED: PostgreSQL time (microseconds since 2000-01-01 UTC), else 0 */
     int64_t released_from; /* a parked row that comes back: the id it waited for, else 0 */
@@ -54,21 +54,20 @@ struct row {
     bool is_skipped;      /* a person decided that it is not sent: only its followers are to hear of it */
     bool is_sent;         /* librdkafka has it, or had it in the open transaction */
     bool is_acknowledged; /* by the broker, in a transaction that is not committed */
+    bool is_marked;       /* a mark says that it was committed in a transaction */
     bool is_explicit;     /* the application chose the partition */
     enum row_outcome outcome;
     struct hold *hold; /* HELD: what it waits for */
     struct row_trouble *trouble;
 };
 
-/*
- * A batch. Invariants: rows[0..count) in id order; open = how many of them are OPEN; a retry batch takes parked rows
- * and leaves the cursor where it is.
- */
+/* A batch. Invariants: rows[0..count) in id order; open = how many of them are OPEN; a retry batch takes parked rows
+ * and leaves the cursor where it is. */
 struct batch {
     int64_t id;
     int64_t after_id, upto_id;
-    bool last_page;
-    bool is_retry;
+    bool last_page, is_retry;
+    bool is_told; /* a mark told which of its rows were committed */
     size_t count, open;
     size_t bytes; /* memory of the result */
     struct row *rows;

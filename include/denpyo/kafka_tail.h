@@ -33,13 +33,16 @@ struct kafka_tail_topic {
     size_t start_count;
     bool is_unreadable; /* out: the broker did not let us read it (or it is gone): what is not found is unknown */
     int code;           /* out: librdkafka's code for that */
+    bool is_cut;        /* out: records that we would have read were deleted: what is not found may have arrived */
+    char *mark;         /* out, exactly once: the text of the mark that was committed for it, NULL = none */
+    int64_t mark_offset;
 };
 
 /*
  * A look-up on the worker. It opens a consumer of its own, reads every partition of every topic from its start to its
  * end, again until the ends stand still for settle_ms, and matches the header "id" with the wanted ids; of several
- * copies the first counts. The caller fills topics, wanted and since_ms; from submission until `done` the look-up
- * belongs to the worker, except for the counters.
+ * copies the first counts. With a transactional id it first reads the marks. The caller fills topics, wanted and
+ * since_ms; from submission until `done` the look-up belongs to the worker, except for the counters.
  */
 struct kafka_tail {
     struct worker_job job;               /* first */

@@ -23,6 +23,9 @@ struct reconcile {
     struct worker *worker;
     const struct kafka_options *options;
     enum reconcile_state state;
+    struct batch **batches; /* while BUSY */
+    size_t batch_count;
+    int64_t told_id;         /* the newest batch that a mark tells of, 0 = none */
     struct kafka_tail *tail; /* being filled or on the worker */
     bool is_reading;         /* it is on the worker */
     size_t outstanding;      /* look-ups on the worker, given up ones too: it must outlive them */

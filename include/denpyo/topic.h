@@ -45,6 +45,7 @@ struct topic {
     struct row_queue backlog;  /* rows that came before the partitions were known */
     size_t in_lanes;           /* rows in lanes or in flight */
     int64_t max_message_bytes; /* its limit of a record batch, 0 = not known */
+    bool is_unmarkable;        /* the broker lets us put no mark there */
     bool is_compacted;         /* refuses records without a key; false also when not known */
     uint64_t answered;         /* the last look-up that was answered, by number */
     bool is_doubted;           /* a row is to be rejected by what was known; all wait for a fresh look-up */

@@ -7,6 +7,7 @@
 
 #include "denpyo/kafka_txn.h"
 #include "denpyo/ledger.h"
+#include "denpyo/mark.h"
 #include "denpyo/publish.h"
 
 /* OFF: at least once, or no producer. INIT: fencing older producers. READY: none is open. BROKEN: the producer must be
@@ -20,13 +21,18 @@ enum txn_state { TXN_OFF, TXN_INIT, TXN_READY, TXN_OPEN, TXN_COMMIT, TXN_ABORT, 
  * aborted.
  *  3. After an abort every row that was sent in it is back in its lane, in its order.
  *  4. Fence first, read second: a term looks up what arrived only after INIT is done.
+ *  5. A transaction that sent anything carries a mark of what it and the unsettled ones before it sent, so that a
+ * successor knows it even when the records are gone.
  */
 struct txn {
     struct ledger *ledger;
     struct publisher *publisher;
     struct worker *worker;
     enum txn_state state;
+    const char *id; /* the transactional id, and the name of the group that keeps the marks */
     struct kafka_txn call;
+    struct mark mark;  /* of the transaction that is being committed */
+    size_t mark_most;  /* how long its text may be */
     int64_t routed_id; /* batches up to this one are in the lanes */
     bool is_calling;   /* the call is on the worker */
     bool is_forgotten; /* its answer no longer counts */
@@ -34,7 +40,8 @@ struct txn {
     struct fault fault; /* BROKEN: why */
 };
 
-void txn_init(struct txn *t, struct ledger *ledger, struct publisher *publisher, struct worker *worker);
+/* id: NULL for at-least-once delivery; borrowed. */
+void txn_init(struct txn *t, struct ledger *ledger, struct publisher *publisher, struct worker *worker, const char *id);
 
 /* A term begins with the publisher's producer: fences. Only in exactly-once mode. */
 void txn_start(struct txn *t);

@@ -19,7 +19,7 @@ cross join lateral (
 ) recent
 join :"schema".settlement s on s.relay = $1::text and s.id = recent.batch_id
 cross join lateral unnest(s.topics, s.partitions, s.offsets) receipt(topic, partition, "offset")
-where s.topic_names[receipt.topic] = wanted.topic
+where s.topic_names[receipt.topic] = wanted.topic and receipt."offset" >= 0 -- -1: its place was gone already
 group by 1, 2
 union all
 -- when the oldest was claimed, in milliseconds since 1970: a row without a topic

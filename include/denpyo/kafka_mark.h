@@ -1,0 +1,16 @@
+/* kafka_mark.h: reads the marks that transactions left as a consumer group's offsets. */
+#ifndef DENPYO_KAFKA_MARK_H
+#define DENPYO_KAFKA_MARK_H
+
+#include <stdbool.h>
+
+#include "denpyo/kafka_tail.h"
+
+/*
+ * Fills `mark` and `mark_offset` of the look-up's topics from what is committed for their partition 0 by the group that
+ * bears the transactional id's name; waits until no transaction is open that holds such an offset. Blocks, for the
+ * worker. False with tail->fault: no answer, given up, or the right to the group is missing, and what to grant.
+ */
+bool kafka_mark_read(struct kafka_tail *tail) __attribute__((warn_unused_result));
+
+#endif

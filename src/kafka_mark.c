@@ -1,0 +1,63 @@
+/* kafka_mark.c: asks the group's coordinator which offsets are committed, and takes their texts. */
+#include "denpyo/kafka_mark.h"
+
+#include <librdkafka/rdkafka.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "denpyo/kafka_consumer.h"
+
+#define CALL_TIMEOUT_MS 1000 /* how soon a look-up that is given up comes to an end */
+#define TIMEOUT_MS 30000
+
+static rd_kafka_topic_partition_list_t *list_topics(const struct kafka_tail *tail) {
+    rd_kafka_topic_partition_list_t *list = rd_kafka_topic_partition_list_new((int)tail->topic_count);
+    for (size_t i = 0; i < tail->topic_count; i++)
+        rd_kafka_topic_partition_list_add(list, tail->topics[i].name, 0);
+    return list;
+}
+
+/* An element without an offset has none, or may not be seen by us: then the topic has no mark for us. */
+static void take(struct kafka_tail *tail, const rd_kafka_topic_partition_list_t *list) {
+    for (size_t i = 0; i < tail->topic_count; i++) {
+        const rd_kafka_topic_partition_t *found = rd_kafka_topic_partition_list_find(
+            (rd_kafka_topic_partition_list_t *)(uintptr_t)list, tail->topics[i].name, 0);
+        struct kafka_tail_topic *topic = &tail->topics[i];
+        free(topic->mark);
+        topic->mark = NULL;
+        if (found == NULL || found->err != RD_KAFKA_RESP_ERR_NO_ERROR || found->offset < 0 || found->metadata == NULL)
+            continue;
+        topic->mark_offset = found->offset;
+        topic->mark = strndup(found->metadata, found->metadata_size);
+        if (topic->mark == NULL)
+            abort();
+    }
+}
+
+static bool fail(struct kafka_tail *tail, rd_kafka_resp_err_t err) {
+    const char *group = tail->options->transactional_id;
+    if (err == RD_KAFKA_RESP_ERR_GROUP_AUTHORIZATION_FAILED)
+        return fault_set(&tail->fault, FAULT_RETRY, rd_kafka_err2name(err),
+                         "exactly_once keeps its progress as offsets of the consumer group \"%s\" (the transactional "
+                         "id's name): grant the relay Read on that group",
+                         group);
+    return fault_set(&tail->fault, FAULT_RETRY, rd_kafka_err2name(err), "the offsets of the group \"%s\": %s", group,
+                     rd_kafka_err2str(err));
+}
+
+bool kafka_mark_read(struct kafka_tail *tail) {
+    rd_kafka_t *rk = kafka_consumer_open(tail->options, tail->options->transactional_id, true, &tail->fault);
+    if (rk == NULL)
+        return false;
+    rd_kafka_resp_err_t err = RD_KAFKA_RESP_ERR__TIMED_OUT;
+    int64_t deadline_us = loop_now_us() + TIMEOUT_MS * INT64_C(1000);
+    while (err == RD_KAFKA_RESP_ERR__TIMED_OUT && loop_now_us() < deadline_us && !atomic_load(&tail->is_cancelled)) {
+        rd_kafka_topic_partition_list_t *list = list_topics(tail);
+        err = rd_kafka_committed(rk, list, CALL_TIMEOUT_MS);
+        if (err == RD_KAFKA_RESP_ERR_NO_ERROR)
+            take(tail, list);
+        rd_kafka_topic_partition_list_destroy(list);
+    }
+    rd_kafka_destroy_flags(rk, RD_KAFKA_DESTROY_F_NO_CONSUMER_CLOSE);
+    return err == RD_KAFKA_RESP_ERR_NO_ERROR || fail(tail, err);
+}
