@@ -35,7 +35,7 @@ grant execute on function
 -- The relay: reads messages, adds to the ledger and never changes it; what it may change are the parked rows and the lease.
 grant select on :"schema".message to :"relay";
 grant select, insert on :"schema".batch, :"schema".settlement, :"schema".settlement_topic to :"relay";
-grant select, insert, update, delete on :"schema".parked to :"relay";
+grant select, insert, update, delete on :"schema".parked, :"schema".parked_range to :"relay";
 grant select, insert, update on :"schema".relay to :"relay";
 grant execute on function :"schema".quiesce() to :"relay";
 

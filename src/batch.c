@@ -61,6 +61,7 @@ static void read_row(struct row *row, const struct pg_result *r, int i, bool is_
         row->released_scope = pg_int(r, i, PAGE_SCOPE) != 0 ? SCOPE_TOPIC : SCOPE_KEY;
         row->is_skipped = strcmp(pg_text(r, i, PAGE_STATE), "skipped") == 0;
         row->is_unsure = strcmp(pg_text(r, i, PAGE_STATE), "requesting") == 0;
+        row->range_id = pg_is_null(r, i, PAGE_RANGE) ? 0 : pg_int(r, i, PAGE_RANGE);
     }
 }
 

@@ -10,6 +10,7 @@
 #include "denpyo/log.h"
 #include "denpyo/loop.h"
 #include "denpyo/pgarray.h"
+#include "denpyo/range.h"
 #include "denpyo/route.h"
 
 #define LARGE_FACTOR 8         /* a payload above so many times its share of a page ends the page */
@@ -130,6 +131,7 @@ static void send_claim(struct claim *c) {
     pg_add_text(&call, kafka_cluster_id(c->publisher->kafka));
     add_topics(&call, batch, &names, &counts);
     statements_send(ledger->statements, c->pg, STATEMENT_CLAIM_BATCH, &call, NULL, NULL);
+    range_send_take(ledger, c->pg, batch);
     failpoint_pass(FAILPOINT_CLAIM_COMMIT);
     statements_send(ledger->statements, c->pg, STATEMENT_COMMIT, NULL, on_claimed, c);
     pg_sync(c->pg);
@@ -271,7 +273,7 @@ static void on_page(void *context, struct pg_result *r) {
     }
     batch->id = ledger->newest_id + 1;
     if (c->is_retry) { /* the cursor stays where it is */
-        c->parked_first = c->parked_first && (is_full || deferred > 0);
+        c->parked_first = c->parked_first && (is_full || deferred > 0 || range_has_rows(batch));
         batch->after_id = batch->upto_id = ledger->cursor.to != NULL ? ledger->cursor.after_id : 0;
         batch->last_page = ledger->cursor.to == NULL;
     } else {
@@ -319,25 +321,30 @@ static void on_next_due(void *context, struct pg_result *r) {
     c->ledger->retry_at_us = due;
 }
 
-/* Ids of the blockers that are resolved, and of the rows that failed because of an absent topic that is there now. */
-static void list_released(struct claim *c, struct pgarray *released, struct pgarray *wanted) {
+/* Ids of the blockers that are resolved, of those among them that held a whole topic, and of the rows that failed
+ * because of an absent topic that is there now. */
+static void list_released(struct claim *c, struct pgarray *released, struct pgarray *topics, struct pgarray *wanted) {
     pgarray_begin(released, PGARRAY_INT8, 16, 8);
+    pgarray_begin(topics, PGARRAY_INT8, 16, 8);
     pgarray_begin(wanted, PGARRAY_INT8, 16, 8);
     bool cleared = c->seen_cleared != c->publisher->topics_cleared;
     holds_query(&c->publisher->holds);
     for (struct hold *h = c->publisher->holds.newest; h != NULL; h = h->older) {
         if (h->listed == c->publisher->holds.queries)
             pgarray_add_int8(released, h->waits_for);
+        if (h->listed == c->publisher->holds.queries && h->scope == SCOPE_TOPIC)
+            pgarray_add_int8(topics, h->waits_for);
         if (cleared && h->blocked && h->scope == SCOPE_TOPIC && h->topic->state == TOPIC_READY)
             pgarray_add_int8(wanted, h->waits_for);
     }
     pgarray_end(released);
+    pgarray_end(topics);
     pgarray_end(wanted);
 }
 
 static void send_parked(struct claim *c) {
-    struct pgarray released = {0}, wanted = {0};
-    list_released(c, &released, &wanted);
+    struct pgarray released = {0}, topics = {0}, wanted = {0};
+    list_released(c, &released, &topics, &wanted);
     choose_limit(c);
     struct pg_call call = {0};
     pg_add_text(&call, c->ledger->lease->relay);
@@ -345,6 +352,7 @@ static void send_parked(struct claim *c) {
     pg_add_binary(&call, wanted.data, wanted.size);
     pg_add_int(&call, c->limit);
     pg_add_int(&call, large_bytes(c));
+    pg_add_binary(&call, topics.data, topics.size);
     c->seen_cleared = c->publisher->topics_cleared;
     c->seen_settlements = c->ledger->settlements_sent;
     c->is_retry = true;
@@ -355,6 +363,7 @@ static void send_parked(struct claim *c) {
     pg_sync(c->pg);
     failpoint_pass(FAILPOINT_CLAIM_PARKED_SENT);
     pgarray_free(&released);
+    pgarray_free(&topics);
     pgarray_free(&wanted);
 }
 

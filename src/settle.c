@@ -6,6 +6,7 @@
 
 #include "denpyo/failpoint.h"
 #include "denpyo/loop.h"
+#include "denpyo/range.h"
 
 #define ROWS_AT_ONCE 20000
 #define BATCHES_AT_ONCE 200
@@ -89,12 +90,13 @@ static void send_receipt(struct settle *s, const struct batch *batch) {
     statements_send(s->ledger->statements, s->pg, STATEMENT_SETTLE_TOPICS, &call, NULL, NULL);
 }
 
-/* A retry batch's rows that were dispatched leave the parked table. */
+/* A retry batch's rows that were dispatched leave the parked table, and the ranges it took are gone with all rows. */
 static void send_unpark(struct settle *s, const struct batch *batch) {
+    range_send_drop(s->ledger, s->pg, batch);
     struct pgarray *ids = &s->arrays[0];
     pgarray_begin(ids, PGARRAY_INT8, batch->count, 8);
     for (size_t i = 0; i < batch->count; i++)
-        if (batch->rows[i].outcome == ROW_DISPATCHED)
+        if (batch->rows[i].outcome == ROW_DISPATCHED && batch->rows[i].range_id == 0)
             pgarray_add_int8(ids, batch->rows[i].id);
     if (ids->count == 0)
         return;
@@ -190,10 +192,11 @@ static void add_parked(struct pgarray *a, const struct row *row) {
 
 /* The rows that are off the straight way. */
 static void send_parked(struct settle *s, const struct batch *batch) {
+    range_send_park(s->ledger, s->pg, batch, s->arrays);
     for (size_t i = 0; i < PARKED_COLUMNS; i++)
         pgarray_begin(&s->arrays[i], parked_types[i].type, 16, parked_types[i].size);
     for (size_t i = 0; i < batch->count; i++)
-        if (batch->rows[i].outcome != ROW_DISPATCHED) {
+        if (batch->rows[i].outcome != ROW_DISPATCHED && !batch->rows[i].is_ranged) {
             add_parked(s->arrays, &batch->rows[i]);
             holds_seal(s->holds, &batch->rows[i]);
         }

@@ -44,6 +44,7 @@ struct row {
     int64_t oversize;      /* > 0: the payload was not read because it has so many bytes; < 0: the key or the headers */
     int64_t available_us;  /* DELAYED: PostgreSQL time (microseconds since 2000-01-01 UTC), else 0 */
     int64_t released_from; /* a parked row that comes back: the id it waited for, else 0 */
+    int64_t range_id;      /* the parked range that it comes back from, else 0 */
     enum row_scope released_scope;
     int32_t attempts;     /* made before this one */
     int32_t code;         /* the last delivery report's error code */
@@ -56,6 +57,7 @@ struct row {
     bool is_acknowledged; /* by the broker, in a transaction that is not committed */
     bool is_marked;       /* a mark says that it was committed in a transaction */
     bool is_explicit;     /* the application chose the partition */
+    bool is_ranged;       /* HELD: the settlement parks it in a range, not by itself */
     enum row_outcome outcome;
     struct hold *hold; /* HELD: what it waits for */
     struct row_trouble *trouble;
@@ -91,7 +93,8 @@ enum page_column {
     PAGE_ATTEMPTS,  /* parked rows only, from here on */
     PAGE_WAITS_FOR,
     PAGE_SCOPE, /* whether it waited for its topic */
-    PAGE_STATE
+    PAGE_STATE,
+    PAGE_RANGE /* the parked range it comes from, if any */
 };
 
 /* A batch of the first `count` rows of the result, which it takes over (pg_take), OPEN. Unseen topics enter `topics`.

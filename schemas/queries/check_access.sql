@@ -7,6 +7,7 @@ with needed (name, privileges) as (
            ('settlement', array['SELECT', 'INSERT']),
            ('settlement_topic', array['SELECT', 'INSERT']),
            ('parked', array['SELECT', 'INSERT', 'UPDATE', 'DELETE']),
+           ('parked_range', array['SELECT', 'INSERT', 'UPDATE', 'DELETE']),
            ('relay', array['SELECT', 'INSERT', 'UPDATE'])
 ), found as (
     select n.name, n.privileges, c.*, c.oid as table_oid, format('"%s"."%s"', n_space.nspname, n.name) as full_name

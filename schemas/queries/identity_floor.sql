@@ -18,6 +18,9 @@ with floor as materialized (
     where o.parked_ids is null and pg_visible_in_snapshot(m.xid, o.window_to) and not pg_visible_in_snapshot(m.xid, o.window_from)
     on conflict do nothing
     returning id
+), back as (
+    -- Ranges whose rows were on their way once more wait again.
+    update :"schema".parked_range set taken_by = null where relay = $1::text and taken_by is not null
 ), cursor as (
     insert into :"schema".batch (relay, id, epoch, window_from, window_to, after_id, upto_id, row_count, last_page, topic_names, partition_counts)
     select $1::text, newest.id + 1, $2::bigint, '1:1:', '1:1:', floor.id, floor.id, 0, true, '{}', '{}' from newest, floor

@@ -1,4 +1,16 @@
--- The rows of an open batch of parked rows, in id order. $1 relay; $2 batch; $3 what has more bytes comes as its length only
+-- The rows of an open batch of parked rows, in id order: each is parked, or in a range that the batch has taken.
+-- $1 relay; $2 batch; $3 what has more bytes comes as its length only
+with ranged as materialized (
+    select u.id, d.waits_for_id, d.id as range_id
+    from :"schema".parked_range d cross join lateral unnest(d.ids) u(id)
+    where d.relay = $1::text and d.taken_by = $2::bigint
+), page as materialized (
+    select taken as id, ranged.waits_for_id, ranged.range_id
+    from :"schema".batch b
+    cross join lateral unnest(b.parked_ids) taken
+    left join ranged on ranged.id = taken
+    where b.relay = $1::text and b.id = $2::bigint
+)
 select m.id, m.message_id, m.topic,
        case when octet_length(m.key) <= $3::int then m.key end,
        case when octet_length(m.key_bytes) <= $3::int then m.key_bytes end,
@@ -14,13 +26,11 @@ select m.id, m.message_id, m.topic,
             when octet_length(m.key) > $3::int then -octet_length(m.key)
             when octet_length(m.key_bytes) > $3::int then -octet_length(m.key_bytes)
             when pg_column_size(m.headers) > 200 and octet_length(m.headers::text) > $3::int then -octet_length(m.headers::text) end,
-       m.attempts, m.waits_for_id, m.scope = 'topic', m.state
-from (select taken as id
-      from :"schema".batch b cross join lateral unnest(b.parked_ids) taken
-      where b.relay = $1::text and b.id = $2::bigint
-      order by taken) page
--- "offset 0" keeps this two look-ups for each id: a join in the order of m.id would walk the table
-cross join lateral (select m.*, p.attempts, p.waits_for_id, p.scope, p.state
-                    from :"schema".parked p join :"schema".message m on m.id = p.id
-                    where p.id = page.id offset 0) m
+       case when page.range_id is null then p.attempts else 0 end, coalesce(page.waits_for_id, p.waits_for_id),
+       page.range_id is not null or p.scope = 'topic', case when page.range_id is null then p.state else 'held' end, page.range_id
+from page
+-- "offset 0" keeps these look-ups for each id: a join in the order of the tables would walk them
+left join lateral (select * from :"schema".parked p where p.id = page.id and page.range_id is null offset 0) p on true
+cross join lateral (select * from :"schema".message m where m.id = page.id offset 0) m
+where page.range_id is not null or p.id is not null
 order by page.id

@@ -9,5 +9,7 @@ with moved as (
            and not exists (select 1 from :"schema".batch b
                            where b.relay = $4::text and b.id > $5::bigint and $1::bigint = any (b.parked_ids)))
     returning id
+), moved_ranges as (
+    update :"schema".parked_range set waits_for_id = $2::bigint where waits_for_id = $1::bigint and $3::text = 'topic'
 )
 select count(*) filter (where id = $1::bigint) from moved

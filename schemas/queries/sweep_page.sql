@@ -29,6 +29,13 @@ with closed as materialized (
     select id from page
     except select id from receipted
     except select p.id from span join :"schema".parked p on p.id between span.low and span.high
+    except select r.id
+    from span
+    cross join lateral (select d.ids from :"schema".parked_range d
+                        where int8range(d.min_id, d.max_id, '[]') && int8range(coalesce(span.low, 0), coalesce(span.high, 0), '[]')
+                        offset 0) d
+    cross join lateral unnest(d.ids) r (id)
+    where r.id between span.low and span.high
 ), swept as (
     insert into :"schema".parked (id, relay, message_id, topic, state, next_attempt_at, error_code, error, first_error_at, last_error_at)
     select m.id, $1::text, m.message_id, m.topic, 'failed', now(), 'SWEPT', $4::text, now(), now()

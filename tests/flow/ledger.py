@@ -54,8 +54,8 @@ class Ledger:
             "      or m.xid in (select pg_snapshot_xip(b.window_from)))"
             " where b.relay = %s and b.id = %s order by m.id", self.name, batch)]
 
-    def settle(self, batch, dispatched=None, parked=None, at=None):
-        """Closes a batch: writes receipts of the ids in `dispatched` (None: all), parks the others (id -> state)."""
+    def settle(self, batch, dispatched=None, parked=None, at=None, ranged=None):
+        """Closes a batch: receipts of the ids in `dispatched` (None: all), parks the others (id -> state, or in ranges)."""
         dispatched = self.rows_of(batch) if dispatched is None else dispatched
         with self.connection.transaction():
             self.sql("with m as (select * from outbox.message where id = any (%s)),"
@@ -73,8 +73,26 @@ class Ledger:
                      " select %s, %s, topic, count(*), coalesce(%s::timestamptz, clock_timestamp())"
                      " from outbox.message where id = any (%s) group by topic", self.name, batch, at, dispatched)
             self.sql("delete from outbox.parked where id = any (%s)", dispatched)
+            self.sql("delete from outbox.parked_range where relay = %s and taken_by = %s", self.name, batch)
             for row, state in (parked or {}).items():
                 self.park(row, state)
+            if ranged:
+                self.park_range(ranged)
+
+    def park_range(self, ids, waits_for=1):
+        """Parks rows of one topic together; the range's id."""
+        return self.sql("insert into outbox.parked_range (relay, topic, waits_for_id, ids, claimed_at)"
+                        " select %s, min(topic), %s, array_agg(id order by id), now() from outbox.message where id = any (%s)"
+                        " returning id", self.name, waits_for, ids)[0][0]
+
+    def take_range(self, range_id, ids):
+        """Opens a batch of the range's lowest ids, so many; the rest becomes a range of its own."""
+        batch = self.retry(ids)
+        self.sql("insert into outbox.parked_range (relay, topic, waits_for_id, ids) select relay, topic, waits_for_id, rest"
+                 " from (select d.*, array(select u from unnest(d.ids) u where u <> all (%s) order by u) as rest"
+                 "         from outbox.parked_range d where id = %s) d where rest <> '{}'", ids, range_id)
+        self.sql("update outbox.parked_range set ids = %s, taken_by = %s where id = %s", ids, batch, range_id)
+        return batch
 
     def park(self, row, state):
         self.sql("insert into outbox.parked (id, relay, message_id, topic, state, attempts, error_code, error, first_error_at)"

@@ -128,7 +128,7 @@ TYPES = {
     "claim_page": "pg_snapshot, pg_snapshot, bigint, bigint, int, int",
     "claim_mixed": "pg_snapshot, pg_snapshot, bigint, bigint, int, int, xid8[], bigint",
     "load_page": "pg_snapshot, pg_snapshot, bigint, bigint, int, int",
-    "claim_parked": "text, bigint[], bigint[], int, int",
+    "claim_parked": "text, bigint[], bigint[], int, int, bigint[]",
     "load_parked": "text, bigint, int",
     "fence": "text, bigint, uuid, text, text",
 }
@@ -207,7 +207,7 @@ def test_parked_rows_cost_what_they_are(window, plans):
         connection.execute("insert into outbox.batch (relay, id, epoch, window_from, window_to, after_id, upto_id, row_count,"
                            " last_page, parked_ids, topic_names, partition_counts)"
                            " values ('default', 1, 1, '1:1:', '1:1:', 0, 0, 10, true, %s, '{}', '{}')", (list(held[:PAGE]),))
-        claim, load = ("claim_parked", "default", "{1}", "{}", PAGE, 10**6), ("load_parked", "default", 1, 10**6)
+        claim, load = ("claim_parked", "default", "{1}", "{}", PAGE, 10**6, "{}"), ("load_parked", "default", 1, 10**6)
         assert [row[0] for row in claimant.run(*claim)] == sorted([*due, *held])[:PAGE]
         assert [row[0] for row in claimant.run(*load)] == list(held[:PAGE])
         costs = {"claim": claimant.buffers(*claim), "load": claimant.buffers(*load)}

@@ -19,7 +19,7 @@ def settled(request, postgres, run_denpyo):
     done = run_denpyo("init", "--postgres", database)
     assert done.returncode == 0, done.stderr
     connection = database.connect()
-    for table in ("message", "batch", "settlement", "settlement_topic", "parked", "relay"):
+    for table in ("message", "batch", "settlement", "settlement_topic", "parked", "parked_range", "relay"):
         connection.execute(f"alter table outbox.{table} set (autovacuum_enabled = off)")
     if request.param == "of empty tables":
         connection.execute("vacuum analyze")
@@ -119,6 +119,20 @@ def test_open_batches_and_parked_rows_cost_what_they_hold(settled, connection, l
                               ).fetchone()[0] >= FEW
     costs(connection, {TROUBLE: 400, LAG: 500, by_message_id(connection, rows[-1]): 150,
                        by_message_id(connection, SETTLED // 2): 150})
+
+
+def test_parked_ranges_cost_what_they_hold(settled, connection, ledger):
+    """Their rows lie among all that is settled; what is asked about others does not open them."""
+    step = SETTLED // 200
+    for first in range(1, 21):
+        ledger.park_range(list(range(first * step, (first + 1) * step, step // 20))[:20])
+    ((held,),) = connection.execute("select count(*) from outbox.status where state = 'held'").fetchall()
+    assert held == 400
+    costs(connection, {TROUBLE: 60, LAG: 150, by_message_id(connection, SETTLED // 2): 120,
+                       by_message_id(connection, 10 * step): 120,
+                       "select * from outbox.status where state = 'held'": 2500})
+    ledger.take_range(1, ledger.sql("select ids[:5] from outbox.parked_range where id = 1")[0][0])
+    costs(connection, {TROUBLE: 200, LAG: 250})
 
 
 def test_a_late_commit_with_a_low_id_does_not_make_a_page_walk_over_what_is_settled(settled, connection, ledger):

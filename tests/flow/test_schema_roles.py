@@ -3,7 +3,7 @@
 import psycopg
 import pytest
 
-TABLES = ("message", "batch", "settlement", "settlement_topic", "parked", "relay")
+TABLES = ("message", "batch", "settlement", "settlement_topic", "parked", "parked_range", "relay")
 VIEWS = ("status", "lag", "backlog", "stuck", "receipt", "dispatched_by_month", "leader", "denpyo_migration")
 INNER_VIEWS = ("progress", "unclaimed", "open_batch", "claimed")
 MESSAGE = "insert into outbox.message (topic, payload) values ('t', 'p')"
@@ -14,6 +14,7 @@ SETTLEMENT = ("insert into outbox.settlement (relay, id, topic_names, ids, messa
 COUNT = "insert into outbox.settlement_topic (relay, batch_id, topic, count) values ('r', 1, 't', 1)"
 PARKED = ("insert into outbox.parked (id, relay, message_id, topic, state)"
           " values (1, 'r', '00000000-0000-4000-8000-000000000001', 't', 'failed')")
+RANGE = "insert into outbox.parked_range (relay, topic, waits_for_id, ids) values ('r', 't', 1, '{2,3}')"
 RELAY = "insert into outbox.relay (name) values ('r')"
 
 ALLOWED = {
@@ -33,11 +34,13 @@ ALLOWED = {
         "select id, message_id from outbox.message",
     ],
     "outbox_relay": [
-        "select * from outbox.message", RELAY, BATCH, SETTLEMENT, COUNT, PARKED,
+        "select * from outbox.message", RELAY, BATCH, SETTLEMENT, COUNT, PARKED, RANGE,
         "select 1 from outbox.relay where name = 'r' for key share",
         "update outbox.relay set epoch = epoch + 1",
         "update outbox.parked set state = 'held'",
         "delete from outbox.parked",
+        "update outbox.parked_range set taken_by = 1",
+        "delete from outbox.parked_range",
         *[f"select * from outbox.{name}" for name in TABLES + VIEWS],
         "select * from outbox.receipt_of(1)",
     ],
@@ -48,7 +51,7 @@ ALLOWED = {
     ],
 }
 CHANGES = [change.format(name) for name in TABLES for change in ("delete from outbox.{}", "truncate outbox.{}")]
-LEDGER_CHANGES = [RELAY, BATCH, SETTLEMENT, COUNT, PARKED, "update outbox.relay set epoch = 9",
+LEDGER_CHANGES = [RELAY, BATCH, SETTLEMENT, COUNT, PARKED, RANGE, "update outbox.relay set epoch = 9",
                   "update outbox.parked set state = 'skipped'", "update outbox.batch set epoch = 9",
                   "update outbox.settlement set settled_at = now()", "update outbox.settlement_topic set count = 0"]
 EVERYBODY = [
@@ -76,7 +79,7 @@ FORBIDDEN = {
     ],
     "outbox_relay": [
         MESSAGE, "select outbox.publish('t', 'k', 'p')", "select outbox.new_message_id()",
-        *[change for change in CHANGES if change != "delete from outbox.parked"],
+        *[change for change in CHANGES if not change.startswith("delete from outbox.parked")],
         *[change for change in LEDGER_CHANGES if change.startswith("update") and "parked" not in change
           and "relay" not in change],
         *EVERYBODY,

@@ -46,6 +46,7 @@ def expected_states(connection, ledger):
     retried = {row for _, parked in batches for row in parked or []}
     dispatched = {row for (row,) in connection.execute("select unnest(ids) from outbox.settlement")}
     parked = dict(connection.execute("select id, state from outbox.parked").fetchall())
+    parked.update(connection.execute("select unnest(ids), 'held' from outbox.parked_range").fetchall())
 
     def state(row, is_delayed):
         if row in parked:
@@ -92,7 +93,7 @@ class Life:
             writer.close()
 
     def step(self):
-        steps = {self.write: 8, self.end: 6, self.claim: 4, self.settle: 3, self.park: 1, self.retry: 1}
+        steps = {self.write: 8, self.end: 6, self.claim: 4, self.settle: 3, self.park: 1, self.retry: 1, self.release: 1}
         self.random.choices(list(steps), steps.values())[0]()
 
     def write(self):
@@ -117,7 +118,12 @@ class Life:
         early = {row for (row,) in self.ledger.sql("select id from outbox.parked")}
         rows = [row for row in self.ledger.rows_of(batch) if retried or row not in early]
         parked = {row: self.random.choice(PARKED_STATES) for row in rows if self.random.random() < 0.3}
-        self.ledger.settle(batch, [row for row in rows if row not in parked], parked)
+        left = [row for row in rows if row not in parked]
+        topic = self.random.choice(("orders", "mails", "neither"))
+        ranged = {row for (row,) in self.ledger.sql(
+            "select id from outbox.message where id = any (%s) and topic = %s and not exists (select from outbox.parked p"
+            " where p.id = message.id)", left, topic)} if self.random.random() < 0.5 else set()
+        self.ledger.settle(batch, [row for row in left if row not in ranged], parked, ranged=sorted(ranged))
 
     def park(self):
         """Parks a row before its batch closes, as a row that is to be sent later."""
@@ -130,6 +136,13 @@ class Life:
                                "select from outbox.open_batch b where p.id = any (b.parked_ids)) limit 2")
         if rows:
             self.open.append(self.ledger.retry([row for (row,) in rows]))
+
+
+    def release(self):
+        """A batch takes some of a range's lowest ids."""
+        rows = self.ledger.sql("select id, ids from outbox.parked_range where taken_by is null limit 1")
+        for range_id, ids in rows:
+            self.open.append(self.ledger.take_range(range_id, ids[:self.random.randint(1, len(ids))]))
 
 
 @pytest.mark.parametrize("seed", range(3))
