@@ -37,6 +37,8 @@ join outbox.batch b on m.id = any (b.parked_ids) or b.parked_ids is null and m.i
 left join outbox.settlement s on s.relay = b.relay and s.id = b.id where m.id = %s order by b.id""",
     "receipt": "select * from outbox.receipt where id = %s",
     "parked": "select * from outbox.parked where id = %s",
+    "range": "select id, topic, waits_for_id, row_count, min_id, max_id, taken_by, claimed_at, parked_at"
+             " from outbox.parked_range where %s = any (ids)",
 }
 
 

@@ -213,3 +213,24 @@ def test_parked_rows_cost_what_they_are(window, plans):
         costs = {"claim": claimant.buffers(*claim), "load": claimant.buffers(*load)}
     print(costs)
     assert max(costs.values()) < 200
+
+
+@pytest.mark.parametrize("plans", ["force_custom_plan", "force_generic_plan"])
+def test_parked_ranges_cost_what_a_page_takes_of_them(window, plans):
+    """However many wait, and however their ids overlap: the page is the lowest ids of all, and two ranges more are opened."""
+    database, step = window[0], SETTLED // 4000
+    ranges = [list(range(first, SETTLED, step * 400)) for first in range(5, 400 * step, step)]
+    held = [2, SETTLED - 2]
+    with database.connect() as connection, connection.transaction(force_rollback=True):
+        claimant = Claimant(connection, plans)
+        for ids in ranges:
+            connection.execute("insert into outbox.parked_range (relay, topic, waits_for_id, ids) values ('default', 't', 1, %s)", (ids,))
+        connection.execute("insert into outbox.parked (id, relay, message_id, topic, state, scope, waits_for_id)"
+                           " select id, 'default', message_id, topic, 'held', 'topic', 1 from outbox.message where id = any (%s)",
+                           (held,))
+        claim = ("claim_parked", "default", "{1}", "{}", 25, 10**6, "{1}")
+        waiting = sorted(sum(ranges, held))
+        ((page, costs),) = [([(row[0], row[-1]) for row in claimant.run(*claim)], claimant.buffers(*claim))]
+        print(len(page), costs)
+        assert [row for row, _ in page] == waiting[:len(page)] and 1 < len(page) <= 25
+        assert costs < 400
