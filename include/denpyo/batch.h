@@ -69,9 +69,8 @@ struct batch {
     int64_t id;
     int64_t after_id, upto_id;
     bool last_page, is_retry;
-    bool is_told; /* a mark told which of its rows were committed */
-    size_t count, open;
-    size_t bytes; /* memory of the result */
+    bool is_told;              /* a mark told which of its rows were committed */
+    size_t count, open, bytes; /* bytes: memory of the result */
     struct row *rows;
     struct pg_result *result;
     struct batch *next;
@@ -97,8 +96,7 @@ enum page_column {
     PAGE_RANGE /* the parked range it comes from, if any */
 };
 
-/* A batch of the first `count` rows of the result, which it takes over (pg_take), OPEN. Unseen topics enter `topics`.
- */
+/* A batch of the first `count` rows of the result, which it takes over (pg_take), OPEN. New topics enter `topics`. */
 struct batch *batch_from_result(struct pg_result *result, size_t count, bool is_retry, struct topics *topics);
 void batch_free(struct batch *batch);
 

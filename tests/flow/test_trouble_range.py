@@ -7,6 +7,7 @@ from contextlib import closing
 import pytest
 from outbox import Outbox
 from test_database_moves import MOVED, restored  # noqa: F401 (a fixture)
+from test_exactly_once import Committed
 from verify import verify
 
 from lib.wait import wait_until
@@ -134,7 +135,7 @@ def test_the_relay_is_killed_in_the_outage_and_in_the_drain(outbox, kafka, relay
         taken += count(outbox, "select count(*)::int as count from outbox.parked_range where taken_by is not null")
         assert_each_in_one_place(outbox)
     relay(outbox.database, *flags)
-    verdict = drained(outbox, kafka, [dead, good])
+    verdict = drained(outbox, Committed(kafka) if delivery == "exactly_once" else kafka, [dead, good])
     print(f"{kills} kills in the drain found {taken} ranges taken")
     assert kills >= 3 and verdict.at_least_once(), verdict
     assert not verdict.doubled, "what was on its way was looked up"
