@@ -61,7 +61,7 @@ select p.id, p.message_id, p.topic, coalesce(m.key, '\x' || encode(m.key_bytes, 
        case when retry.id is null or p.state = 'skipped' then p.state else 'requesting' end,
        p.attempts, p.error_code, p.error, m.partition, null, m.created_at,
        coalesce(retry.claimed_at, p.claimed_at), null, p.next_attempt_at, p.waits_for_id, p.first_error_at, p.last_error_at,
-       case when p.state <> 'held' then null when m.key is null and m.key_bytes is null then 'topic' else p.scope end
+       case when p.state <> 'held' then null when p.scope = 'key' and m.key is null and m.key_bytes is null then 'topic' else p.scope end
   from :"schema".parked p
   left join :"schema".message m on m.id = p.id
   left join (select o.claimed_at, unnest(o.parked_ids) as id from :"schema".open_batch o) retry on retry.id = p.id

@@ -18,6 +18,8 @@
 #define ABSENT_STALE_US 500000 /* a retried row's topic is looked up again when the last answer is older */
 #define DECISION_US 1000000    /* how often it is asked whether a person made a parked row due */
 #define NOTHING_DUE_US 1000000 /* look again when a due row could not be claimed */
+#define TRICKLE_US 1000000     /* between pages that will be parked, or show that something goes on */
+#define TRICKLE_SHARE 10       /* of a page */
 
 void claim_init(struct claim *c, const struct claim_options *options, struct ledger *ledger,
                 struct publisher *publisher, struct pg *pg) {
@@ -71,9 +73,9 @@ static int64_t large_bytes(const struct claim *c) {
     return c->limit == 1 || share > most ? most : share;
 }
 
-static void choose_limit(struct claim *c) {
+static void choose_limit(struct claim *c, int64_t most) {
     int64_t rows = c->options.batch_bytes / (c->row_bytes > 0 ? c->row_bytes : 1);
-    c->limit = rows < 1 ? 1 : rows < c->options.batch_rows ? rows : c->options.batch_rows;
+    c->limit = rows < 1 ? 1 : rows < most ? rows : most;
 }
 
 /* ---- the claim itself: insert and commit what was read ---- */
@@ -144,7 +146,7 @@ static void send_claim(struct claim *c) {
 /* Rows that were given up while they were on their way: they may have arrived since. */
 static bool has_unsure(const struct batch *batch) {
     for (size_t i = 0; i < batch->count; i++)
-        if (batch->rows[i].is_unsure)
+        if (batch->rows[i].is_unsure && batch->rows[i].outcome == ROW_OPEN)
             return true;
     return false;
 }
@@ -158,8 +160,11 @@ static void on_claimed(void *context, struct pg_result *r) {
     c->staged = NULL;
     ledger->newest_id = batch->id;
     if (batch->is_retry) {
-        for (size_t i = 0; i < batch->count; i++)
+        for (size_t i = 0; i < batch->count; i++) {
             holds_take(&c->publisher->holds, &batch->rows[i]);
+            if (batch->rows[i].is_unsure)
+                overdue_claimed(c->publisher, &batch->rows[i]);
+        }
     } else {
         window_advance(&ledger->cursor, batch->upto_id, batch->last_page);
     }
@@ -235,6 +240,7 @@ static void on_empty(struct claim *c, int64_t deferred_bytes) {
         c->parked_first = false;
         if (c->ledger->retry_at_us <= loop_now_us())
             c->ledger->retry_at_us = loop_now_us() + NOTHING_DUE_US;
+        overdue_missed(&c->publisher->overdue, loop_now_us());
         drop_vanished(c);
         return;
     }
@@ -283,14 +289,17 @@ static void on_page(void *context, struct pg_result *r) {
     }
     c->staged = batch;
     send_claim(c);
-    if (!c->is_retry && !batch->last_page && has_room(c))
+    if (!c->is_retry && !batch->last_page && has_room(c) && c->trickle_us == 0)
         send_page(c, batch->upto_id);
 }
 
 static void send_page(struct claim *c, int64_t after_id) {
     const struct window_cursor *cursor = &c->ledger->cursor;
     struct pg_call call = {0};
-    choose_limit(c);
+    int64_t now = loop_now_us(), share = c->options.batch_rows / TRICKLE_SHARE;
+    bool is_stalled = overdue_is_stalled(c->publisher, now);
+    c->trickle_us = is_stalled ? now + TRICKLE_US : 0;
+    choose_limit(c, is_stalled && share > 0 ? share : c->options.batch_rows);
     pg_add_text(&call, cursor->from);
     pg_add_text(&call, cursor->to);
     pg_add_int(&call, after_id > c->low - 1 ? after_id : c->low - 1);
@@ -337,6 +346,7 @@ static void list_released(struct claim *c, struct pgarray *released, struct pgar
         if (cleared && h->blocked && h->scope == SCOPE_TOPIC && h->topic->state == TOPIC_READY)
             pgarray_add_int8(wanted, h->waits_for);
     }
+    overdue_list(&c->publisher->overdue, wanted);
     pgarray_end(released);
     pgarray_end(topics);
     pgarray_end(wanted);
@@ -345,7 +355,7 @@ static void list_released(struct claim *c, struct pgarray *released, struct pgar
 static void send_parked(struct claim *c) {
     struct pgarray released = {0}, topics = {0}, wanted = {0};
     list_released(c, &released, &topics, &wanted);
-    choose_limit(c);
+    choose_limit(c, c->options.batch_rows);
     struct pg_call call = {0};
     pg_add_text(&call, c->ledger->lease->relay);
     pg_add_binary(&call, released.data, released.size);
@@ -372,7 +382,7 @@ bool claim_wants_parked(const struct claim *c, int64_t now_us) {
     if (c->is_stopping || c->ledger->retry_open > 0 || c->publisher->holds.repoints > 0)
         return false;
     return c->parked_first || c->ledger->retry_at_us <= now_us || c->publisher->holds.releasing_parked > 0 ||
-           c->seen_cleared != c->publisher->topics_cleared;
+           c->seen_cleared != c->publisher->topics_cleared || overdue_has_results(&c->publisher->overdue, now_us);
 }
 
 /* ---- polling ---- */
@@ -426,9 +436,10 @@ static void send_poll(struct claim *c) {
 }
 
 static bool has_room(const struct claim *c) {
-    const struct batch_queue *open = &c->ledger->open;
-    size_t rows = open->rows + (c->staged != NULL ? c->staged->count : 0);
-    size_t bytes = open->bytes + (c->staged != NULL ? c->staged->bytes : 0);
+    size_t rows = c->staged != NULL ? c->staged->count : 0;
+    size_t bytes = c->ledger->open.bytes + (c->staged != NULL ? c->staged->bytes : 0);
+    for (const struct batch *b = c->ledger->open.first; b != NULL; b = b->next)
+        rows += b->open;
     return rows < (size_t)c->options.inflight_messages && bytes < (size_t)c->options.inflight_bytes;
 }
 
@@ -438,6 +449,10 @@ static bool has_room(const struct claim *c) {
 static bool releases_first(const struct claim *c) {
     const struct holds *h = &c->publisher->holds;
     return c->parked_first || (h->releasing > 0 && h->releasing_parked + h->releasing_pending < RELEASE_FIRST);
+}
+
+static bool is_trickling(const struct claim *c, int64_t now_us) {
+    return now_us < c->trickle_us && overdue_is_stalled(c->publisher, now_us);
 }
 
 void claim_step(struct claim *c, int64_t now_us) {
@@ -457,7 +472,7 @@ void claim_step(struct claim *c, int64_t now_us) {
     /* Not during a transaction: newer rows of a released key may be in its lanes. */
     if (!c->publisher->is_open && claim_wants_parked(c, now_us))
         send_parked(c);
-    else if (releases_first(c) || !has_room(c))
+    else if (releases_first(c) || !has_room(c) || is_trickling(c, now_us))
         return;
     else if (c->ledger->cursor.to != NULL && c->bounded)
         send_page(c, c->ledger->cursor.after_id);
@@ -469,6 +484,7 @@ int64_t claim_wake_us(const struct claim *c) {
     if (c->state != CLAIM_IDLE || c->staged != NULL)
         return INT64_MAX;
     int64_t retry = c->ledger->retry_open > 0 ? INT64_MAX : c->ledger->retry_at_us;
-    int64_t poll = releases_first(c) || !has_room(c) ? INT64_MAX : c->poll_after_us;
+    int64_t next = c->poll_after_us > c->trickle_us ? c->poll_after_us : c->trickle_us;
+    int64_t poll = releases_first(c) || !has_room(c) ? INT64_MAX : next;
     return retry < poll ? retry : poll;
 }

@@ -34,6 +34,8 @@ const struct config_option config_options[] = {
          "another Kafka cluster than the one on record is meant: its id"),
     NUMBER("batch.rows", batch_rows, 1, 30000, "5000", "rows", "most rows claimed in one step"),
     NUMBER("batch.bytes", batch_bytes, 1024, GIB, "4194304", "bytes", "payload that one step aims at"),
+    NUMBER("batch.close_ms", batch_close_ms, 100, 3600000, "15000", "ms",
+           "how long a batch waits for a partition that acknowledges nothing"),
     NUMBER("inflight.messages", inflight_messages, 1, 1000000, "20000", "messages",
            "most messages claimed and not yet acknowledged"),
     NUMBER("inflight.bytes", inflight_bytes, 1024, 16 * GIB, "67108864", "bytes",

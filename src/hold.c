@@ -29,8 +29,41 @@ static struct hold *find_key(const struct holds *h, const struct topic *topic, c
     return NULL;
 }
 
-static struct hold *hold_of(const struct holds *h, const struct row *row, enum row_scope scope) {
-    return scope == SCOPE_TOPIC ? row->topic->hold : find_key(h, row->topic, row->key, row->key_size);
+/* Few partitions of a topic are in trouble at a time. */
+static struct hold *find_partition(const struct topic *topic, int32_t partition) {
+    struct hold *hold = topic->partition_holds;
+    while (hold != NULL && hold->partition != partition)
+        hold = hold->next;
+    return hold;
+}
+
+/* The partition may be another by now, after a look-up or with another number of partitions. */
+static struct hold *find_partition_waiting(const struct topic *topic, int64_t waits_for) {
+    struct hold *hold = topic->partition_holds;
+    while (hold != NULL && hold->waits_for != waits_for)
+        hold = hold->next;
+    return hold;
+}
+
+static struct hold *find(const struct holds *h, const struct hold_of *of) {
+    switch (of->scope) {
+    case SCOPE_KEY:
+        return find_key(h, of->topic, of->key, of->key_size);
+    case SCOPE_TOPIC:
+        return of->topic->hold;
+    case SCOPE_PARTITION:
+        return find_partition(of->topic, of->partition);
+    }
+    return NULL;
+}
+
+static struct hold_of of_row(const struct row *row, enum row_scope scope) {
+    return (struct hold_of){row->topic, scope, row->key, row->key_size, row->partition};
+}
+
+static struct hold *hold_of_row(const struct holds *h, const struct row *row, enum row_scope scope) {
+    struct hold_of of = of_row(row, scope);
+    return find(h, &of);
 }
 
 static void set_blocked(struct holds *h, struct hold *hold, bool blocked) {
@@ -54,24 +87,41 @@ static void add_parked(struct holds *h, struct hold *hold, size_t rows) {
         h->releasing_parked += rows;
 }
 
-static struct hold *make(struct holds *h, struct topic *topic, enum row_scope scope, const char *key, int32_t size) {
+static void link_key(struct holds *h, struct hold *hold, const struct hold_of *of) {
+    hold->key = malloc((size_t)of->key_size + 1);
+    if (hold->key == NULL)
+        abort();
+    memcpy(hold->key, of->key, (size_t)of->key_size);
+    hold->key_size = of->key_size;
+    struct hold **bucket = bucket_of(h, of->topic, of->key, of->key_size);
+    hold->next = *bucket;
+    *bucket = hold;
+    of->topic->key_holds++;
+}
+
+static void link_partition(struct holds *h, struct hold *hold) {
+    hold->next = hold->topic->partition_holds;
+    hold->topic->partition_holds = hold;
+    h->partitions++;
+}
+
+static struct hold *make(struct holds *h, const struct hold_of *of) {
     struct hold *hold = calloc(1, sizeof *hold);
     if (hold == NULL)
         abort();
-    hold->topic = topic;
-    hold->scope = scope;
-    if (scope == SCOPE_TOPIC) {
-        topic->hold = hold;
-    } else {
-        hold->key = malloc((size_t)size + 1);
-        if (hold->key == NULL)
-            abort();
-        memcpy(hold->key, key, (size_t)size);
-        hold->key_size = size;
-        struct hold **bucket = bucket_of(h, topic, key, size);
-        hold->next = *bucket;
-        *bucket = hold;
-        topic->key_holds++;
+    hold->topic = of->topic;
+    hold->scope = of->scope;
+    hold->partition = of->partition;
+    switch (of->scope) {
+    case SCOPE_TOPIC:
+        of->topic->hold = hold;
+        break;
+    case SCOPE_PARTITION:
+        link_partition(h, hold);
+        break;
+    case SCOPE_KEY:
+        link_key(h, hold, of);
+        break;
     }
     hold->listed = UINT64_MAX;
     hold->older = h->newest;
@@ -83,15 +133,25 @@ static struct hold *make(struct holds *h, struct topic *topic, enum row_scope sc
     return hold;
 }
 
+static void unlink_from(struct hold **at, const struct hold *hold) {
+    while (*at != hold)
+        at = &(*at)->next;
+    *at = hold->next;
+}
+
 static void end(struct holds *h, struct hold *hold) {
-    if (hold->scope == SCOPE_TOPIC) {
+    switch (hold->scope) {
+    case SCOPE_TOPIC:
         hold->topic->hold = NULL;
-    } else {
-        struct hold **at = bucket_of(h, hold->topic, hold->key, hold->key_size);
-        while (*at != hold)
-            at = &(*at)->next;
-        *at = hold->next;
+        break;
+    case SCOPE_PARTITION:
+        unlink_from(&hold->topic->partition_holds, hold);
+        h->partitions--;
+        break;
+    case SCOPE_KEY:
+        unlink_from(bucket_of(h, hold->topic, hold->key, hold->key_size), hold);
         hold->topic->key_holds--;
+        break;
     }
     if (hold->newer != NULL)
         hold->newer->older = hold->older;
@@ -132,7 +192,7 @@ void holds_query(struct holds *h) {
 
 static bool keeps(const struct holds *h, const struct hold *hold, const struct row *row) {
     if (hold->blocked)
-        return row->id > hold->waits_for;
+        return hold->scope == SCOPE_PARTITION ? row->id != hold->waits_for : row->id > hold->waits_for;
     return !row->batch->is_retry || hold->listed != h->queries;
 }
 
@@ -140,6 +200,9 @@ struct hold *holds_check(const struct holds *h, const struct row *row) {
     struct hold *whole = row->topic->hold;
     if (whole != NULL && keeps(h, whole, row))
         return whole;
+    struct hold *part = find_partition(row->topic, row->partition);
+    if (part != NULL && keeps(h, part, row))
+        return part;
     struct hold *one = find_key(h, row->topic, row->key, row->key_size);
     return one != NULL && keeps(h, one, row) ? one : NULL;
 }
@@ -171,15 +234,16 @@ void holds_block(struct holds *h, struct row *row) {
     enum row_scope scope = row->trouble->scope;
     if (scope == SCOPE_KEY && row->key == NULL)
         return; /* a NULL key promises no order */
-    struct hold *hold = hold_of(h, row, scope);
+    struct hold_of of = of_row(row, scope);
+    struct hold *hold = find(h, &of);
     if (hold == NULL) {
-        hold = make(h, row->topic, scope, row->key, row->key_size);
+        hold = make(h, &of);
         set_blocked(h, hold, true);
         hold->waits_for = row->id;
         hold->row = row;
         return;
     }
-    if (hold->blocked && hold->waits_for <= row->id) {
+    if (hold->blocked && (hold->waits_for <= row->id || scope == SCOPE_PARTITION)) {
         if (hold->waits_for == row->id)
             hold->row = row;
         return;
@@ -212,6 +276,7 @@ void holds_resolve(struct holds *h, const struct row *row) {
     if (h->count == 0)
         return;
     resolve(h, row->topic->hold, row);
+    resolve(h, find_partition_waiting(row->topic, row->id), row);
     resolve(h, find_key(h, row->topic, row->key, row->key_size), row);
 }
 
@@ -221,13 +286,16 @@ void holds_reject(struct holds *h, struct row *row) {
         return;
     }
     holds_block(h, row);
-    resolve(h, row->topic->hold, row); /* it may have stood for its whole topic before */
+    resolve(h, row->topic->hold, row); /* it may have stood for its whole topic, or partition, before */
+    resolve(h, find_partition_waiting(row->topic, row->id), row);
 }
 
 void holds_take(struct holds *h, const struct row *row) {
     if (row->released_from == 0)
         return;
-    struct hold *hold = hold_of(h, row, row->released_scope);
+    struct hold *hold = find_partition_waiting(row->topic, row->released_from);
+    if (hold == NULL)
+        hold = hold_of_row(h, row, row->released_scope);
     if (hold == NULL || hold->waits_for != row->released_from || hold->parked == 0)
         return;
     hold->parked--;
@@ -236,16 +304,19 @@ void holds_take(struct holds *h, const struct row *row) {
     end_if_over(h, hold);
 }
 
+static bool may_block(const struct row *row) {
+    return row->outcome == ROW_FAILED || row->outcome == ROW_REJECTED || row->is_overdue;
+}
+
 void holds_seal(struct holds *h, const struct row *row) {
-    bool may_block = row->outcome == ROW_FAILED || row->outcome == ROW_REJECTED;
-    struct hold *hold = may_block ? hold_of(h, row, row->trouble->scope) : NULL;
+    struct hold *hold = may_block(row) ? hold_of_row(h, row, row->trouble->scope) : NULL;
     if (hold != NULL && hold->row == row)
         hold->row = NULL;
 }
 
 /* What the settlement of a row in trouble turned to held waits from now on. */
 static void settle_trouble(struct holds *h, struct row *row, size_t repointed) {
-    struct hold *hold = hold_of(h, row, row->trouble->scope);
+    struct hold *hold = hold_of_row(h, row, row->trouble->scope);
     if (row->trouble->repoints_from != 0)
         h->repoints--;
     if (hold != NULL)
@@ -253,7 +324,7 @@ static void settle_trouble(struct holds *h, struct row *row, size_t repointed) {
 }
 
 void holds_settle(struct holds *h, struct row *row, size_t repointed) {
-    if (row->outcome == ROW_FAILED || row->outcome == ROW_REJECTED) {
+    if (may_block(row)) {
         settle_trouble(h, row, repointed);
     } else if (row->outcome == ROW_HELD) {
         assert(row->hold->pending > 0);
@@ -264,13 +335,12 @@ void holds_settle(struct holds *h, struct row *row, size_t repointed) {
     }
 }
 
-void holds_load(struct holds *h, struct topic *topic, enum row_scope scope, const char *key, int32_t key_size,
-                int64_t waits_for, bool blocked, size_t parked) {
-    if (scope == SCOPE_KEY && key == NULL)
+void holds_load(struct holds *h, const struct hold_of *of, int64_t waits_for, bool blocked, size_t parked) {
+    if (of->scope == SCOPE_KEY && of->key == NULL)
         return;
-    struct hold *hold = scope == SCOPE_TOPIC ? topic->hold : find_key(h, topic, key, key_size);
+    struct hold *hold = find(h, of);
     if (hold == NULL) {
-        hold = make(h, topic, scope, key, key_size);
+        hold = make(h, of);
         hold->waits_for = waits_for;
         if (!blocked) /* whoever claimed the batch of parked rows that is open, if there is one, listed it */
             hold->listed = h->queries;

@@ -14,7 +14,7 @@ void ledger_init(struct ledger *ledger, const struct statements *statements, con
 
 void ledger_clear(struct ledger *ledger) {
     struct batch *batch;
-    while ((batch = batch_queue_pop(&ledger->open)) != NULL)
+    while ((batch = batch_queue_pop(&ledger->open)) != NULL || (batch = batch_queue_pop(&ledger->kept)) != NULL)
         batch_free(batch);
     window_reset(&ledger->cursor);
     ledger->newest_id = ledger->settled_id = 0;
@@ -33,6 +33,17 @@ void ledger_look(const struct ledger *ledger, struct pg *pg, enum statement whic
     statements_send(ledger->statements, pg, which, call, done, context);
     statements_send(ledger->statements, pg, STATEMENT_COMMIT, NULL, NULL, NULL);
     pg_sync(pg);
+}
+
+void ledger_drop_kept(struct ledger *ledger) {
+    struct batch_queue all = ledger->kept;
+    struct batch *batch;
+    ledger->kept = (struct batch_queue){0};
+    while ((batch = batch_queue_pop(&all)) != NULL)
+        if (batch->on_wire > 0)
+            batch_queue_push(&ledger->kept, batch);
+        else
+            batch_free(batch);
 }
 
 void ledger_begin(const struct ledger *ledger, struct pg *pg, bool is_durable) {

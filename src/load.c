@@ -122,18 +122,25 @@ void load_step(struct load *l, int64_t now_us) {
 
 /* ---- who holds whom ---- */
 
+static enum row_scope scope_of(const char *name) {
+    return strcmp(name, "topic") == 0 ? SCOPE_TOPIC : strcmp(name, "partition") == 0 ? SCOPE_PARTITION : SCOPE_KEY;
+}
+
 static void on_holds(void *context, struct pg_result *r) {
     struct load *l = context;
-    enum { BLOCKER, SCOPE, BLOCKED, WAITERS, TOPIC, KEY, KEY_BYTES };
+    enum { BLOCKER, SCOPE, BLOCKED, WAITERS, TOPIC, KEY, KEY_BYTES, PARTITION };
     for (int i = 0; i < pg_rows(r); i++) {
         int size, key_size;
         const char *name = pg_bytes(r, i, TOPIC, &size);
         const char *key = pg_bytes(r, i, KEY, &key_size);
         if (key == NULL)
             key = pg_bytes(r, i, KEY_BYTES, &key_size);
-        struct topic *topic = topics_get(&l->publisher->topics, name, (size_t)size);
-        enum row_scope scope = strcmp(pg_text(r, i, SCOPE), "topic") == 0 ? SCOPE_TOPIC : SCOPE_KEY;
-        holds_load(&l->publisher->holds, topic, scope, key, key_size, pg_int(r, i, BLOCKER), pg_int(r, i, BLOCKED) != 0,
+        struct hold_of of = {.topic = topics_get(&l->publisher->topics, name, (size_t)size),
+                             .scope = scope_of(pg_text(r, i, SCOPE)),
+                             .key = key,
+                             .key_size = key_size,
+                             .partition = pg_is_null(r, i, PARTITION) ? -1 : (int32_t)pg_int(r, i, PARTITION)};
+        holds_load(&l->publisher->holds, &of, pg_int(r, i, BLOCKER), pg_int(r, i, BLOCKED) != 0,
                    (size_t)pg_int(r, i, WAITERS));
     }
     send_lookup(l);
@@ -253,7 +260,19 @@ static void on_cursor(void *context, struct pg_result *r) {
     ledger_look(ledger, l->pg, STATEMENT_LOAD_OPEN, &call, on_open, l);
 }
 
+/* Rows that another process, or this one before it forgot everything, had in librdkafka's hands. */
+static void send_adopt(struct load *l) {
+    struct pg_call call = {0};
+    pg_add_text(&call, l->ledger->lease->relay);
+    ledger_begin(l->ledger, l->pg, false);
+    statements_send(l->ledger->statements, l->pg, STATEMENT_LOAD_ADOPT, &call, NULL, NULL);
+    statements_send(l->ledger->statements, l->pg, STATEMENT_COMMIT, NULL, NULL, NULL);
+    pg_sync(l->pg);
+}
+
 static void send_cursor(struct load *l) {
+    if (l->is_full)
+        send_adopt(l);
     struct pg_call call = {0};
     pg_add_text(&call, l->ledger->lease->relay);
     ledger_look(l->ledger, l->pg, STATEMENT_LOAD_CURSOR, &call, on_cursor, l);

@@ -17,10 +17,12 @@ void publish_init(struct publisher *p, const struct publish_options *options, st
     topics_init(&p->topics);
     holds_init(&p->holds);
     p->holds.by_rejected = options->holds_rejected;
+    overdue_init(&p->overdue, options->close_ms);
 }
 
 void publish_free(struct publisher *p) {
     holds_free(&p->holds);
+    overdue_free(&p->overdue);
     topics_free(&p->topics);
     envelope_headers_free(&p->headers);
     free(p->header_list);
@@ -46,6 +48,7 @@ struct kafka *publish_silence(struct publisher *p) {
 struct kafka *publish_detach(struct publisher *p) {
     struct kafka *kafka = publish_silence(p);
     holds_clear(&p->holds);
+    overdue_clear(&p->overdue);
     topics_free(&p->topics);
     topics_init(&p->topics);
     p->listed_first = p->listed_last = NULL;
@@ -206,7 +209,9 @@ static bool send_some(struct publisher *p) {
     }
     kafka_pause(p->kafka);
     bool room = true;
+    int64_t now = loop_now_us();
     for (size_t i = 0; i < count; i++) {
+        lanes[i]->sent_us = now;
         room = send_group(p, lanes[i], &groups[i]) && room;
         /* All of the group may have been closed at once: the lane must not be forgotten. */
         if (lanes[i]->group_open == 0 && topic_lane_next(lanes[i]) != NULL)
@@ -285,7 +290,10 @@ void publish_report(void *publisher, const struct kafka_report *report) {
     struct row *row = report->opaque;
     struct lane *lane = &row->topic->lanes[row->partition];
     p->in_flight--;
-    if (report->delivery == KAFKA_ACKNOWLEDGED) {
+    if (row->is_overdue) {
+        row->topic->in_lanes--;
+        overdue_report(&p->overdue, row, report);
+    } else if (report->delivery == KAFKA_ACKNOWLEDGED) {
         row->offset = report->offset;
         if (p->is_transactional) {
             row->is_acknowledged = true;
@@ -303,6 +311,9 @@ void publish_report(void *publisher, const struct kafka_report *report) {
     assert(lane->group_open > 0);
     if (--lane->group_open > 0)
         return;
+    lane->is_overdue = false;
+    if (report->delivery == KAFKA_ACKNOWLEDGED)
+        p->overdue.acked_us = loop_now_us();
     outcome_of_group(p, lane);
     failpoint_pass(FAILPOINT_GROUP_DECIDED);
     if (topic_lane_next(lane) != NULL)

@@ -88,6 +88,9 @@ static void forget_all(struct relay *r) {
     left->relay = r;
     left->batches = r->ledger.open;
     r->ledger.open = (struct batch_queue){0};
+    struct batch *batch;
+    while ((batch = batch_queue_pop(&r->ledger.kept)) != NULL)
+        batch_queue_push(&left->batches, batch);
     txn_forget(&r->txn);
     settle_reset(&r->settle);
     claim_reset(&r->claim);
@@ -301,6 +304,7 @@ static bool step_leader(struct relay *r, int64_t now) {
         begin_anew(r);
     }
     if (lease_is_ours(&r->lease, now)) {
+        overdue_step(&r->publisher, r->ledger.open.first, now);
         step_transaction(r, now);
         publish_step(&r->publisher);
     }
@@ -377,13 +381,14 @@ static void give_up(struct relay *r) {
 static void step_drain(struct relay *r, int64_t now) {
     int64_t deadline = r->entered_us + r->config->shutdown_flush_ms * 1000;
     bool is_over = now >= deadline + GIVE_UP_US;
+    bool is_settled = claim_is_idle(&r->claim) && r->ledger.open.count == 0;
     if (!r->silenced) {
         bool goes_on = step_leader(r, now);
         if (r->state != RELAY_DRAIN)
             return;
         if (goes_on)
             settle_step(&r->settle, !claim_is_retrying(&r->claim));
-        if (now >= deadline && claim_is_idle(&r->claim)) {
+        if ((now >= deadline && claim_is_idle(&r->claim)) || (is_settled && r->ledger.kept.count > 0)) {
             if (r->publisher.is_transactional) {
                 enter(r, RELAY_RELEASE); /* what is not committed never was; the next leader sees what is */
                 return;
@@ -397,7 +402,7 @@ static void step_drain(struct relay *r, int64_t now) {
         if (r->gave_up && lease_is_ours(&r->lease, now) && !r->must_load)
             settle_step(&r->settle, true);
     }
-    if (is_over || (claim_is_idle(&r->claim) && r->ledger.open.count == 0))
+    if (is_over || (is_settled && (r->ledger.kept.count == 0 || r->gave_up)))
         enter(r, RELAY_RELEASE);
 }
 

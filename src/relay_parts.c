@@ -52,9 +52,10 @@ struct relay *relay_parts_new(const struct config *config) {
                                            .on_unknown = unknown[config->on_unknown],
                                            .metadata_refresh_ms = config->metadata_refresh_ms,
                                            .absent_probe_ms = 1000,
-                                           .lookup_timeout_ms = LOOKUP_TIMEOUT_MS},
+                                           .lookup_timeout_ms = LOOKUP_TIMEOUT_MS,
+                                           .close_ms = config->batch_close_ms},
                  r->kafka_worker);
-    settle_init(&r->settle, &r->ledger, &r->publisher.holds, r->connections[RELAY_SETTLE]);
+    settle_init(&r->settle, &r->ledger, &r->publisher.holds, &r->publisher.overdue, r->connections[RELAY_SETTLE]);
     claim_init(&r->claim,
                &(struct claim_options){.batch_rows = config->batch_rows,
                                        .batch_bytes = config->batch_bytes,

@@ -16,7 +16,7 @@
 #define VANISHED_US                                                                                                    \
     3000000 /* more than topic.metadata.propagation.max.ms: time for the rows to come back by themselves */
 
-static void ask(struct publisher *p, struct topic *topic) {
+void route_ask(struct publisher *p, struct topic *topic) {
     if (topic->asked)
         return;
     topic->asked = true;
@@ -100,7 +100,7 @@ static bool is_sure(struct publisher *p, struct row *row) {
         return true;
     topic->is_doubted = true;
     wait_in_backlog(p, row);
-    ask(p, topic);
+    route_ask(p, topic);
     return false;
 }
 
@@ -150,7 +150,7 @@ static void refuse_partition(struct publisher *p, struct row *row) {
                        topic->partitions, row->partition);
         return;
     }
-    ask(p, topic);
+    route_ask(p, topic);
     outcome_fail(p, row, SCOPE_KEY, "UNKNOWN_PARTITION",
                  "topic %s has %d partitions, so far as is known: there is no partition %d", topic->name,
                  topic->partitions, row->partition);
@@ -169,6 +169,10 @@ static void enter_lane(struct publisher *p, struct row *row) {
         row->partition = (int32_t)(topic->next_keyless++ / KEYLESS_RUN % (uint32_t)topic->partitions);
     }
     struct lane *lane = &topic->lanes[row->partition];
+    if (lane->is_overdue) {
+        publish_hold(p, holds_check(&p->holds, row), row);
+        return;
+    }
     queue_push(row->batch->is_retry ? &lane->retried : &lane->waiting, row);
     publish_list(p, lane);
 }
@@ -196,14 +200,16 @@ void route_row(struct publisher *p, struct row *row) {
         return;
     switch (topic->state) {
     case TOPIC_READY:
-        if (topic->is_doubted || topic->partitions_seen != topic->partitions)
+        if (topic->partition_holds != NULL && topic->partitions_seen != topic->partitions)
+            publish_hold(p, topic->partition_holds, row); /* that partition keeps the old count in force */
+        else if (topic->is_doubted || topic->partitions_seen != topic->partitions)
             wait_in_backlog(p, row); /* the old count's rows must be through first */
         else if (!is_refused(p, row))
             enter_lane(p, row);
         return;
     case TOPIC_UNKNOWN:
         wait_in_backlog(p, row);
-        ask(p, topic);
+        route_ask(p, topic);
         return;
     case TOPIC_ABSENT:
         fail_absent(p, row);
@@ -214,11 +220,11 @@ void route_row(struct publisher *p, struct row *row) {
 bool route_knows(struct publisher *p, struct topic *topic, int64_t stale_us) {
     bool known = topic->state == TOPIC_READY || (topic->state == TOPIC_ABSENT && topic->looked_up_us >= stale_us);
     if (!known)
-        ask(p, topic);
+        route_ask(p, topic);
     return known;
 }
 
-static void drain_backlog(struct publisher *p, struct topic *topic) {
+void route_backlog(struct publisher *p, struct topic *topic) {
     struct row_queue rows = topic->backlog;
     topic->backlog = (struct row_queue){0};
     struct row *row;
@@ -243,7 +249,7 @@ static void note_vanished(struct publisher *p, struct topic *topic) {
 static void answer(struct publisher *p, struct topic *topic, int32_t count, int code,
                    const struct kafka_limits *limits) {
     if (count < 0) { /* nobody answered: ask again */
-        ask(p, topic);
+        route_ask(p, topic);
         return;
     }
     topic->looked_up_us = loop_now_us();
@@ -277,23 +283,26 @@ static void answer(struct publisher *p, struct topic *topic, int32_t count, int 
                 p->changing--;
             topic->partitions_seen = count;
             if (count == topic->partitions)
-                drain_backlog(p, topic);
+                route_backlog(p, topic);
             return; /* another count is taken over when the lanes are empty */
         }
         topic_set_partitions(topic, count, (size_t)kafka_group_max_messages(p->kafka));
     }
-    drain_backlog(p, topic);
+    route_backlog(p, topic);
 }
 
 static void looked_up(struct kafka_lookup *lookup) {
     struct publisher *p = lookup->context;
     if (p != NULL) {
+        bool has_answered = true;
         p->lookup = NULL;
         p->lookups++;
         p->lookup_after_us = 0;
         for (size_t i = 0; i < lookup->count; i++)
-            if (lookup->counts[i] < 0)
-                p->lookup_after_us = loop_now_us() + RETRY_LOOKUP_US;
+            has_answered = has_answered && lookup->counts[i] >= 0;
+        if (!has_answered)
+            p->lookup_after_us = loop_now_us() + RETRY_LOOKUP_US;
+        overdue_note_answer(&p->overdue, has_answered, loop_now_us());
         for (size_t i = 0; i < lookup->count; i++)
             answer(p, topics_get(&p->topics, lookup->names[i], strlen(lookup->names[i])), lookup->counts[i],
                    lookup->codes[i], &lookup->limits[i]);
@@ -310,7 +319,7 @@ static void change_partitions(struct publisher *p) {
                   log_int("from", t->partitions), log_int("to", t->partitions_seen), LOG_END);
         topic_set_partitions(t, t->partitions_seen, (size_t)kafka_group_max_messages(p->kafka));
         p->changing--;
-        drain_backlog(p, t);
+        route_backlog(p, t);
     }
 }
 
@@ -323,7 +332,7 @@ static void ask_again(struct publisher *p, int64_t now) {
     for (struct topic *t = topics_next(&p->topics, NULL); t != NULL; t = topics_next(&p->topics, t))
         if ((t->state == TOPIC_READY && (t->looked_up_us < stale || t->vanished_us != 0)) ||
             (t->state == TOPIC_ABSENT && t->hold != NULL))
-            ask(p, t);
+            route_ask(p, t);
 }
 
 void route_look_up(struct publisher *p) {

@@ -11,8 +11,8 @@
 #define ROWS_AT_ONCE 20000
 #define BATCHES_AT_ONCE 200
 
-void settle_init(struct settle *s, struct ledger *ledger, struct holds *holds, struct pg *pg) {
-    *s = (struct settle){.ledger = ledger, .holds = holds, .pg = pg};
+void settle_init(struct settle *s, struct ledger *ledger, struct holds *holds, struct overdue *overdue, struct pg *pg) {
+    *s = (struct settle){.ledger = ledger, .holds = holds, .overdue = overdue, .pg = pg};
 }
 
 void settle_free(struct settle *s) {
@@ -111,7 +111,8 @@ static void add_text(struct pgarray *array, const char *text) {
 }
 
 static const char *scope_name(enum row_scope scope) {
-    return scope == SCOPE_TOPIC ? "topic" : "key";
+    static const char *const names[] = {[SCOPE_KEY] = "key", [SCOPE_TOPIC] = "topic", [SCOPE_PARTITION] = "partition"};
+    return names[scope];
 }
 
 static const char *state_name(enum row_outcome outcome) {
@@ -147,7 +148,8 @@ enum parked_column {
     P_DUE,
     P_WAITS,
     P_CODE,
-    P_ERROR
+    P_ERROR,
+    P_PARTITION
 };
 static const struct {
     enum pgarray_type type;
@@ -156,7 +158,7 @@ static const struct {
     [P_ID] = {PGARRAY_INT8, 8},    [P_MESSAGE_ID] = {PGARRAY_UUID, 16}, [P_TOPIC] = {PGARRAY_TEXT, 20},
     [P_STATE] = {PGARRAY_TEXT, 8}, [P_SCOPE] = {PGARRAY_TEXT, 5},       [P_ATTEMPTS] = {PGARRAY_INT4, 4},
     [P_DELAY] = {PGARRAY_INT8, 8}, [P_DUE] = {PGARRAY_INT8, 8},         [P_WAITS] = {PGARRAY_INT8, 8},
-    [P_CODE] = {PGARRAY_TEXT, 20}, [P_ERROR] = {PGARRAY_TEXT, 100},
+    [P_CODE] = {PGARRAY_TEXT, 20}, [P_ERROR] = {PGARRAY_TEXT, 100},     [P_PARTITION] = {PGARRAY_INT4, 4},
 };
 #define PARKED_COLUMNS (sizeof parked_types / sizeof *parked_types)
 
@@ -169,7 +171,7 @@ static void add_parked(struct pgarray *a, const struct row *row) {
     add_text(&a[P_STATE], state_name(row->outcome));
     add_text(&a[P_SCOPE], scope_name(scope));
     pgarray_add_int4(&a[P_ATTEMPTS], row->attempts);
-    if (row->outcome == ROW_FAILED || row->outcome == ROW_UNSURE)
+    if (row->outcome == ROW_FAILED || (row->outcome == ROW_UNSURE && !row->is_overdue))
         pgarray_add_int8(&a[P_DELAY], row->outcome == ROW_FAILED ? row->trouble->delay_ms : 0);
     else
         pgarray_add_null(&a[P_DELAY]);
@@ -188,6 +190,10 @@ static void add_parked(struct pgarray *a, const struct row *row) {
         pgarray_add_null(&a[P_CODE]);
         pgarray_add_null(&a[P_ERROR]);
     }
+    if (scope == SCOPE_PARTITION)
+        pgarray_add_int4(&a[P_PARTITION], row->outcome == ROW_HELD ? row->hold->partition : row->partition);
+    else
+        pgarray_add_null(&a[P_PARTITION]);
 }
 
 /* The rows that are off the straight way. */
@@ -253,7 +259,10 @@ static void close_batch(struct settle *s) {
         ledger->ask_next_due = true;
     }
     ledger->settled_id = batch->id;
-    batch_free(batch);
+    if (overdue_settled(s->overdue, batch))
+        batch_queue_push(&ledger->kept, batch);
+    else
+        batch_free(batch);
 }
 
 static void on_committed(void *context, struct pg_result *r) {
@@ -275,6 +284,8 @@ static bool batch_repoints(const struct batch *batch) {
 
 void settle_step(struct settle *s, bool can_repoint) {
     struct ledger *ledger = s->ledger;
+    if (ledger->kept.count > 0)
+        ledger_drop_kept(ledger);
     if (s->sent > 0 || pg_state(s->pg) != PG_READY)
         return;
     size_t rows = 0;

@@ -28,6 +28,7 @@ static const char *const names[STATEMENT_COUNT] = {
     [STATEMENT_RANGE_PARK] = "range_park",
     [STATEMENT_RANGE_TAKE] = "range_take",
     [STATEMENT_RANGE_DROP] = "range_drop",
+    [STATEMENT_LOAD_ADOPT] = "load_adopt",
     [STATEMENT_LOAD_CURSOR] = "load_cursor",
     [STATEMENT_LOAD_OPEN] = "load_open",
     [STATEMENT_LOAD_PAGE] = "load_page",

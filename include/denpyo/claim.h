@@ -10,7 +10,7 @@
 
 struct claim_options {
     int64_t batch_rows, batch_bytes;           /* a page: most rows, target size */
-    int64_t inflight_messages, inflight_bytes; /* claimed and not settled: no page is read above these */
+    int64_t inflight_messages, inflight_bytes; /* open rows, bytes not settled: no page is read above these */
     int64_t poll_busy_ms, poll_idle_ms;
 };
 
@@ -40,6 +40,7 @@ struct claim {
     int64_t limit;     /* rows asked for */
     int64_t row_bytes; /* recent average */
     int64_t poll_after_us, poll_wait_us;
+    int64_t trickle_us;        /* while partitions are held and nothing is acknowledged: no page before this time */
     int64_t ask_after_us;      /* when the next due parked row is asked for, whatever happened */
     int seen_cleared;          /* of publisher.topics_cleared */
     uint64_t seen_lookups;     /* WAIT: of publisher.lookups when it began */

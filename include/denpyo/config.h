@@ -62,6 +62,7 @@ struct config {
     char *relay;                /* relay: this relay's name, "default" */
     int64_t batch_rows;         /* batch.rows: most rows of a page */
     int64_t batch_bytes;        /* batch.bytes: a page's target size */
+    int64_t batch_close_ms;     /* batch.close_ms: how long it waits for a partition that acknowledges nothing */
     int64_t inflight_messages;  /* inflight.messages: claimed and not settled, all topics together */
     int64_t inflight_bytes;     /* inflight.bytes: the same in payload bytes */
     int64_t poll_busy_ms;       /* poll.busy_ms: wait between polls while there is work */

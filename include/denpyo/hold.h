@@ -9,9 +9,9 @@
 #include "denpyo/batch.h"
 
 /*
- * One hold, on a (topic, key) or on a whole topic. Invariants:
- *  1. blocked: the row waits_for is failed (or rejected, where that holds) or on its way again; rows with a higher id
- * are held.
+ * One hold, on a (topic, key), on a partition or on a whole topic. Invariants:
+ *  1. blocked: the row waits_for is failed (or rejected, where that holds), overdue, or on its way again; rows with a
+ * higher id are held. Of a partition all others are: what librdkafka has of it may still arrive.
  *  2. not blocked ("releasing"): waits_for is resolved; the rows that waited for it come back in id order, and until
  * the last has, newer rows are held too.
  *  3. parked counts held rows in the database that no open batch has taken; pending those in batches that are not
@@ -25,12 +25,13 @@ struct hold {
     enum row_scope scope;
     char *key;
     int32_t key_size;
+    int32_t partition; /* of SCOPE_PARTITION */
     int64_t waits_for;
     bool blocked;
     uint64_t listed; /* the last query that asked for its waiters */
     size_t parked, pending;
     struct row *row;   /* the row waits_for until its settlement is sent, else NULL */
-    struct hold *next; /* in its bucket */
+    struct hold *next; /* in its bucket, or of its topic's partitions */
     struct hold *newer, *older;
 };
 
@@ -39,6 +40,7 @@ struct holds {
     struct hold **buckets;
     size_t bucket_count, count;
     struct hold *newest;      /* list of all */
+    size_t partitions;        /* of them that hold a partition */
     size_t releasing;         /* holds that are not blocked */
     size_t releasing_parked;  /* rows that still wait in them, parked */
     size_t releasing_pending; /* and in batches that are not settled */
@@ -60,8 +62,8 @@ struct hold *holds_check(const struct holds *h, const struct row *row);
 /* Holds an OPEN row: outcome HELD. */
 void holds_keep(struct holds *h, struct hold *hold, struct row *row);
 
-/* A FAILED row, or a REJECTED one that holds (trouble set), with a key, or of topic scope, begins to hold its
- * followers. Made, or repointed to it. */
+/* A FAILED row, an overdue one, or a REJECTED one that holds (trouble set), with a key, or of topic or partition scope,
+ * begins to hold its followers. Made, or repointed to it. */
 void holds_block(struct holds *h, struct row *row);
 
 /* The row was dispatched, or closed and its followers go on: whoever waited for it is released. */
@@ -84,10 +86,17 @@ void holds_seal(struct holds *h, const struct row *row);
  * row turned from failed to held. */
 void holds_settle(struct holds *h, struct row *row, size_t repointed);
 
-/* As the database says: `parked` rows wait for `waits_for`, which still is in trouble or not. Key of scope SCOPE_TOPIC
- * is NULL. */
-void holds_load(struct holds *h, struct topic *topic, enum row_scope scope, const char *key, int32_t key_size,
-                int64_t waits_for, bool blocked, size_t parked);
+/* Whom a hold is on, as the database has it: key and key_size (NULL if none) with SCOPE_KEY, partition with
+ * SCOPE_PARTITION. */
+struct hold_of {
+    struct topic *topic;
+    enum row_scope scope;
+    const char *key;
+    int32_t key_size, partition;
+};
+
+/* As the database says: `parked` rows wait for `waits_for`, which still is in trouble or not. */
+void holds_load(struct holds *h, const struct hold_of *of, int64_t waits_for, bool blocked, size_t parked);
 
 /* The database has none of the rows that releasing holds wait for (somebody removed them): stops waiting. Returns how
  * many. */

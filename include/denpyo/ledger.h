@@ -23,6 +23,7 @@ struct ledger {
     struct window_cursor cursor;
     int64_t newest_id, settled_id;
     struct batch_queue open;
+    struct batch_queue kept;                     /* settled, in memory for rows that librdkafka still has */
     size_t retry_open;                           /* batches of parked rows that are open or being claimed */
     int64_t retry_at_us;                         /* when a parked row is due; INT64_MAX = none */
     bool is_fenced;                              /* a transaction of ours found another leader */
@@ -35,6 +36,9 @@ void ledger_init(struct ledger *ledger, const struct statements *statements, con
                  int64_t timeout_ms);
 /* Forgets the batches in memory and the cursor: to be loaded again. */
 void ledger_clear(struct ledger *ledger);
+
+/* Frees the kept batches of which librdkafka has nothing any more. */
+void ledger_drop_kept(struct ledger *ledger);
 
 /* Opens a fenced transaction on pg: BEGIN and the fence. is_durable: its commit waits for the disk. */
 void ledger_begin(const struct ledger *ledger, struct pg *pg, bool is_durable);

@@ -11,6 +11,7 @@
 #include "denpyo/kafka.h"
 #include "denpyo/kafka_code.h"
 #include "denpyo/kafka_lookup.h"
+#include "denpyo/overdue.h"
 #include "denpyo/topic.h"
 
 struct outcome_table_row;
@@ -26,6 +27,7 @@ struct publish_options {
     int64_t metadata_refresh_ms; /* how often the partitions of known topics are counted again */
     int64_t absent_probe_ms;     /* the same for topics that are absent */
     int lookup_timeout_ms;
+    int64_t close_ms; /* how long a batch waits for a partition that acknowledges nothing */
 };
 
 /*
@@ -33,6 +35,7 @@ struct publish_options {
  * Invariants (design: a gate per partition):
  *  1. A lane has one group in flight; what the group's rows became decides before the next leaves.
  *  2. A row is checked against the holds immediately before it is handed to librdkafka.
+ *  3. in_flight counts overdue rows, too.
  */
 struct publisher {
     struct publish_options options;
@@ -40,6 +43,7 @@ struct publisher {
     struct worker *worker;
     struct topics topics;
     struct holds holds;
+    struct overdue overdue;
     struct lane *listed_first, *listed_last;
     struct kafka_lookup *lookup;            /* under way, or NULL */
     int64_t lookup_after_us;                /* no look-up before this time */

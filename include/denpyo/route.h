@@ -7,8 +7,14 @@
 /* Puts an OPEN row into its lane or its topic's backlog, or closes it when it cannot go. */
 void route_row(struct publisher *p, struct row *row);
 
+/* The topic is to be looked up soon. */
+void route_ask(struct publisher *p, struct topic *topic);
+
 /* Starts the look-up of partition counts that is due, if none is under way. */
 void route_look_up(struct publisher *p);
+
+/* Routes the topic's rows that waited to be routed. */
+void route_backlog(struct publisher *p, struct topic *topic);
 
 /* When route_look_up wants to be called although nothing happened (loop_now_us time). */
 int64_t route_wake_us(const struct publisher *p);

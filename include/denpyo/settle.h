@@ -7,19 +7,21 @@
 
 #include "denpyo/hold.h"
 #include "denpyo/ledger.h"
+#include "denpyo/overdue.h"
 #include "denpyo/pgarray.h"
 
 struct settle {
     struct ledger *ledger;
     struct holds *holds;
+    struct overdue *overdue;
     struct pg *pg;
     size_t sent; /* batches in the transaction under way, 0 = none */
-    struct pgarray arrays[11];
+    struct pgarray arrays[12];
     uint64_t settled_rows; /* dispatched rows whose receipt is committed, since start */
     int64_t settled_us;    /* when the last settlement was confirmed */
 };
 
-void settle_init(struct settle *s, struct ledger *ledger, struct holds *holds, struct pg *pg);
+void settle_init(struct settle *s, struct ledger *ledger, struct holds *holds, struct overdue *overdue, struct pg *pg);
 void settle_free(struct settle *s);
 
 /*

@@ -25,6 +25,9 @@ struct lane {
     struct row_queue retried, urgent, waiting, refused;
     size_t group_size, group_open;
     size_t limit;
+    int64_t sent_us;   /* when the group in flight was handed over */
+    bool is_overdue;   /* the group in flight left its batches: see overdue.h */
+    struct row *first; /* the lowest of the group, while that is found out */
     bool listed;       /* in the publisher's list of lanes with something to do */
     struct lane *next; /* in that list */
 };
@@ -53,10 +56,11 @@ struct topic {
     int64_t vanished_us; /* READY: since when look-ups say it is gone while rows of it are in flight, 0 = it is there */
     bool asked;          /* a look-up is under way or wanted */
     struct hold *hold;   /* the whole topic is held, or NULL */
-    size_t key_holds;    /* keys of it that are held */
-    uint32_t next_keyless; /* where the next row without a key goes */
-    int index;             /* place in a settlement's topic_names while one is encoded, else -1 */
-    struct topic *next;    /* in the registry's bucket */
+    struct hold *partition_holds; /* partitions of it that are held, linked through hold.next */
+    size_t key_holds;             /* keys of it that are held */
+    uint32_t next_keyless;        /* where the next row without a key goes */
+    int index;                    /* place in a settlement's topic_names while one is encoded, else -1 */
+    struct topic *next;           /* in the registry's bucket */
 };
 
 /* All topics seen so far, by name. */

@@ -5,22 +5,23 @@ with taken as materialized (
     select unnest(b.parked_ids) as id from :"schema".batch b
     where b.relay = $1::text and b.id > $2::bigint and b.parked_ids is not null
 ), involved as (
-    select p.id as blocker, p.scope, p.id as example, p.topic, 0 as waits
+    select p.id as blocker, p.scope, p.partition, p.id as example, p.topic, 0 as waits
     from :"schema".parked p
     where p.relay = $1::text and (p.state in ('failed', 'requesting') or p.state = 'rejected' and $3::boolean)
     union all
-    select p.waits_for_id, p.scope, p.id, p.topic, (taken.id is null)::int
+    select p.waits_for_id, p.scope, p.partition, p.id, p.topic, (taken.id is null)::int
     from :"schema".parked p left join taken on taken.id = p.id
     where p.relay = $1::text and p.state = 'held'
     union all
-    select d.waits_for_id, 'topic', d.max_id, d.topic, case when d.taken_by is null then d.row_count else 0 end
+    select d.waits_for_id, 'topic', null, d.max_id, d.topic, case when d.taken_by is null then d.row_count else 0 end
     from :"schema".parked_range d
     where d.relay = $1::text
 ), holds as (
-    select blocker, scope, max(example) as example, min(topic) as topic, sum(waits) as waiters from involved group by blocker, scope
+    select blocker, scope, min(partition) as partition, max(example) as example, min(topic) as topic, sum(waits) as waiters
+    from involved group by blocker, scope
 )
 -- A blocker may be held itself, in the other scope. One whose message was removed will never be resolved: it blocks nobody.
-select holds.blocker, holds.scope, present.id is not null as blocked, holds.waiters, holds.topic, m.key, m.key_bytes
+select holds.blocker, holds.scope, present.id is not null as blocked, holds.waiters, holds.topic, m.key, m.key_bytes, holds.partition
 from holds
 left join :"schema".parked blocker on blocker.id = holds.blocker
      and (blocker.state in ('failed', 'requesting', 'held') or blocker.state = 'rejected' and $3::boolean)

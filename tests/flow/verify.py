@@ -63,7 +63,8 @@ class Verdict:
         return "\n".join(lines)
 
 
-def verify(database, kafka, topics, is_ordered=lambda key: True, earlier_counts=None):
+def verify(database, kafka, topics, is_ordered=lambda key: True, earlier_counts=None,
+           isolation="read_uncommitted"):
     """
     Reads the topics to their ends and compares. is_ordered(key): whether the writers of that key (bytes) kept its order.
     earlier_counts: topic -> how many partitions it had before.
@@ -71,7 +72,7 @@ def verify(database, kafka, topics, is_ordered=lambda key: True, earlier_counts=
     with database.connect() as connection:
         messages = {row[0]: row[1:] for row in connection.execute(MESSAGES, (topics,))}
         receipts = connection.execute(RECEIPTS, (topics,)).fetchall()
-    records = [record for topic in topics for record in kafka.read_all(topic)]
+    records = [record for topic in topics for record in kafka.read_all(topic, isolation)]
     partitions = {topic: {kafka.partitions(topic), *(earlier_counts or {}).get(topic, ())} for topic in topics}
     verdict = Verdict(len(messages), len(records))
     copies = Counter(record.message_id for record in records)

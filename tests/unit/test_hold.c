@@ -379,7 +379,7 @@ static void load_hold(struct world *w, int64_t blocker, enum row_scope scope) {
     }
     const char *key = first == 0 || scope == SCOPE_TOPIC ? NULL : names[key_of(first)];
     if (first != 0)
-        holds_load(&w->p.holds, w->topic, scope, key, key != NULL ? 1 : -1, blocker,
+        holds_load(&w->p.holds, &(struct hold_of){w->topic, scope, key, key != NULL ? 1 : -1, -1}, blocker,
                    row->state == FAILED || row->state == HELD, waiters);
 }
 

@@ -75,16 +75,16 @@ class Kafka:
         """Creates a topic (with a fresh name if none is given), waits for its leaders and returns its name."""
         name = name or f"topic-{next(self._names)}"
         topic = NewTopic(name, num_partitions=partitions, replication_factor=1, config=config or {})
-        _results(self.admin.create_topics([topic]))
+        results(self.admin.create_topics([topic]))
         wait_until(lambda: len(self._led_partitions(name)) == partitions, ANSWER_S, f"topic {name}")
         return name
 
     def delete_topic(self, name):
-        _results(self.admin.delete_topics([name]))
+        results(self.admin.delete_topics([name]))
         wait_until(lambda: name not in self.topics(), ANSWER_S, f"the end of topic {name}")
 
     def add_partitions(self, name, total):
-        _results(self.admin.create_partitions([NewPartitions(name, total)]))
+        results(self.admin.create_partitions([NewPartitions(name, total)]))
         wait_until(lambda: len(self._led_partitions(name)) == total, ANSWER_S, f"{total} partitions of {name}")
 
     def alter_config(self, name, config):
@@ -96,7 +96,7 @@ class Kafka:
                 resource.set_config(entry.name, entry.value)
         for key, value in config.items():
             resource.set_config(key, str(value), overwrite=True)
-        _results(self.admin.alter_configs([resource]))
+        results(self.admin.alter_configs([resource]))
 
     def topics(self):
         return set(self.admin.list_topics(timeout=ANSWER_S).topics)
@@ -177,6 +177,6 @@ def _take(message, wanted, records):
         del wanted[partition]
 
 
-def _results(futures):
+def results(futures):
     for future in futures.values():
         future.result(ANSWER_S)
