@@ -47,7 +47,26 @@ static int partitions_of(rd_kafka_t *consumer, const char *topic) {
     return count;
 }
 
-void client_topic_open(struct client_topic *t, const char *brokers, const char *topic) {
+static void assign_from_beginning(struct client_topic *t, const char *topic, int count) {
+    char name[256];
+    int topics = count > 0 ? count : 1;
+    snprintf(name, sizeof name, count > 0 ? "%s-0" : "%s", topic);
+    t->partition_count = partitions_of(t->consumer, name);
+    t->total = topics * t->partition_count;
+    rd_kafka_topic_partition_list_t *list = rd_kafka_topic_partition_list_new(t->total);
+    for (int i = 0; i < topics; i++) {
+        if (count > 0)
+            snprintf(name, sizeof name, "%s-%d", topic, i);
+        for (int p = 0; p < t->partition_count; p++)
+            rd_kafka_topic_partition_list_add(list, name, p)->offset = RD_KAFKA_OFFSET_BEGINNING;
+    }
+    rd_kafka_resp_err_t error = rd_kafka_assign(t->consumer, list);
+    rd_kafka_topic_partition_list_destroy(list);
+    if (error != RD_KAFKA_RESP_ERR_NO_ERROR)
+        client_die("assign: %s", rd_kafka_err2str(error));
+}
+
+void client_topic_open(struct client_topic *t, const char *brokers, const char *topic, int count) {
     static const char *const settings[][2] = {
         {"group.id", "bench"},
         {"enable.partition.eof", "true"},
@@ -69,14 +88,7 @@ void client_topic_open(struct client_topic *t, const char *brokers, const char *
     if (t->consumer == NULL)
         client_die("%s", reason);
     rd_kafka_poll_set_consumer(t->consumer);
-    t->partition_count = partitions_of(t->consumer, topic);
-    rd_kafka_topic_partition_list_t *list = rd_kafka_topic_partition_list_new(t->partition_count);
-    for (int p = 0; p < t->partition_count; p++)
-        rd_kafka_topic_partition_list_add(list, topic, p)->offset = RD_KAFKA_OFFSET_BEGINNING;
-    rd_kafka_resp_err_t error = rd_kafka_assign(t->consumer, list);
-    rd_kafka_topic_partition_list_destroy(list);
-    if (error != RD_KAFKA_RESP_ERR_NO_ERROR)
-        client_die("assign: %s", rd_kafka_err2str(error));
+    assign_from_beginning(t, topic, count);
     t->queue = rd_kafka_queue_get_consumer(t->consumer);
 }
 

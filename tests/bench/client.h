@@ -15,14 +15,17 @@ int64_t client_now_us(void);
 /* The n of a payload that begins {"n":123, or -1. */
 int64_t client_row_number(const char *payload, size_t size);
 
-/* All partitions of a topic from their beginning. */
+/* All partitions of a topic, or of `count` topics of one partition count that are named topic-0, topic-1, …, from their
+ * beginning. */
 struct client_topic {
     rd_kafka_t *consumer;
     rd_kafka_queue_t *queue;
-    int partition_count;
+    int partition_count; /* of each */
+    int total;           /* of all */
 };
 
-void client_topic_open(struct client_topic *t, const char *brokers, const char *topic);
+/* count 0: the topic itself. */
+void client_topic_open(struct client_topic *t, const char *brokers, const char *topic, int count);
 void client_topic_close(struct client_topic *t);
 
 #endif

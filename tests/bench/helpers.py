@@ -36,13 +36,18 @@ def build_relay(folder):
     return folder / "denpyo"
 
 
-def verify(helpers, conninfo, brokers, topic, rows, ids):
-    """Compares topic and table; WrongTopic when a record is missing, doubled, altered or out of order per key."""
-    command = [helpers["verify"], conninfo, brokers, topic, str(rows), "ids" if ids else "no-ids"]
+def compare(helpers, conninfo, brokers, topic, topics, rows, ids):
+    """How a topic (or TOPIC-0 … when `topics` is not 0) differs from the table: counts by kind of difference."""
+    command = [helpers["verify"], conninfo, brokers, topic, str(topics), str(rows), "ids" if ids else "no-ids"]
     done = subprocess.run(command, stdout=subprocess.PIPE, text=True, check=False)
     if done.returncode not in (0, 1):
         raise WrongTopic(f"topic {topic} could not be compared with the outbox")
-    answer = json.loads(done.stdout)
-    if done.returncode == 1 or answer["rows"] != rows or answer["records"] != rows:
-        raise WrongTopic(f"topic {topic} differs from the outbox's {rows} rows: {done.stdout.strip()}")
+    return json.loads(done.stdout) | {"is_good": done.returncode == 0}
+
+
+def verify(helpers, conninfo, brokers, topic, topics, rows, ids):
+    """Compares topic and table; WrongTopic when a record is missing, doubled, altered or out of order per key."""
+    answer = compare(helpers, conninfo, brokers, topic, topics, rows, ids)
+    if not answer["is_good"] or answer["rows"] != rows or answer["records"] != rows:
+        raise WrongTopic(f"topic {topic} differs from the outbox's {rows} rows: {answer}")
     return answer

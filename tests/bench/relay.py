@@ -15,10 +15,7 @@ DEAD = """
 select coalesce(sum(n_dead_tup), 0)::bigint, coalesce(sum(n_tup_upd + n_tup_del), 0)::bigint
 from pg_stat_user_tables where schemaname = 'outbox'
 """
-SPAN = """
-select extract(epoch from min(b.claimed_at)), extract(epoch from max(s.settled_at)), count(*)
-from outbox.settlement s join outbox.batch b using (relay, id)
-"""
+FIRST_CLAIM = "select extract(epoch from min(claimed_at))::float8 from outbox.batch where id > %s"
 
 
 class Relay:
@@ -63,6 +60,16 @@ class Relay:
         return usage.ru_utime + usage.ru_stime
 
 
+def wait_leading(db, relay):
+    """Until it has the lease: what is committed then is not waiting for a start."""
+    end = time.monotonic() + STALL_S
+    while db.execute("select 1 from outbox.leader where has_lease").fetchone() is None:
+        relay.require_alive()
+        if time.monotonic() > end:
+            raise RuntimeError(f"the relay did not lead within {STALL_S} s:\n{relay.tail()}")
+        time.sleep(0.02)
+
+
 def wait_settled(db, relay, rows):
     """Until all rows have receipts; a query each 50 ms over one small row a batch."""
     settled, since = 0, time.monotonic()
@@ -77,69 +84,112 @@ def wait_settled(db, relay, rows):
             raise RuntimeError(f"{settled} of {rows} rows settled, none for {STALL_S} s; parked: {parked}\n{relay.tail()}")
 
 
-def drain(binary, postgres, kafka, database, rows, log, arguments):
+# Receipts by the time they were written, the rows that had none at the start only.
+SETTLEMENTS = """
+select extract(epoch from s.settled_at)::float8, (t.count)::bigint
+from outbox.settlement s join (select relay, batch_id, sum(count) as count from outbox.settlement_topic group by 1, 2) t
+  on t.relay = s.relay and t.batch_id = s.id
+where s.id > %s order by s.id
+"""
+
+
+def rate_of_last(settlements, rows, begin):
+    """Messages a second over the last `rows` of them: from when all before had receipts (or `begin`) until the last has."""
+    left, end = rows, settlements[-1][0]
+    for at, count in reversed(settlements):
+        if left <= 0:
+            return rows / (end - at)
+        left -= count
+    return rows / (end - begin)
+
+
+def curve(settlements, begin, points=200):
+    """[(seconds, messages settled)] for a picture, thinned out."""
+    total, out = 0, [(0.0, 0)]
+    step = max(1, len(settlements) // points)
+    for i, (at, count) in enumerate(settlements):
+        total += count
+        if i % step == step - 1 or i == len(settlements) - 1:
+            out.append((round(at - begin, 3), total))
+    return out
+
+
+def drain(binary, postgres, kafka, database, rows, log, arguments, before=0):
     """Publishes all rows; from the start of the program until the last receipt was written."""
     with postgres.connect(database) as db:
+        newest = db.execute("select coalesce(max(id), 0) from outbox.batch").fetchone()[0]
         meter = CpuMeter(postgres, kafka)
         wal_before = db.execute("select pg_current_wal_insert_lsn()").fetchone()[0]
         start = time.time()
         with Relay(binary, postgres.conninfo(database), kafka.brokers, log, arguments) as relay:
-            wait_settled(db, relay, rows)
+            wait_settled(db, relay, before + rows)
             wal = db.execute("select pg_current_wal_insert_lsn() - %s::pg_lsn", [wal_before]).fetchone()[0]
             memory = relay.peak_memory_mib()
             cpu = meter.stop(rows, relay.cpu_seconds())
             cpu["client_cpu_us"] = 1e6 * relay.stop() / rows  # its whole life, and not in ticks
-        first_claim, last_receipt, batches = (float(n) for n in db.execute(SPAN).fetchone())
+        first_claim = db.execute(FIRST_CLAIM, [newest]).fetchone()[0]
+        settlements = db.execute(SETTLEMENTS, [newest]).fetchall()
     with postgres.connect(database) as db:  # a relay that ended has reported its statistics
         dead, changed = db.execute(DEAD).fetchone()
+    last_receipt = settlements[-1][0]
     return {
+        "rows": rows,
         "seconds": last_receipt - start,
         "rate": rows / (last_receipt - start),
+        "warm_rate": rows / (last_receipt - first_claim),
+        "last_million_rate": rate_of_last(settlements, min(rows, 1_000_000), first_claim),
         "startup_ms": 1000 * (first_claim - start),
         **cpu,
         "peak_memory_mib": memory,
         "dead_tuples": dead,
         "rows_updated_or_deleted": changed,
         "wal_bytes": float(wal) / rows,
-        "batches": int(batches),
+        "batches": len(settlements),
+        "curve": curve(settlements, first_claim),
     }
 
 
 RECEIPT_TIMES = """
 select unnest(ids), (extract(epoch from settled_at) * 1000000)::bigint from outbox.settlement
 """
+STEPS = [*range(0, 99), *(99 + n / 10 for n in range(11))]  # of the distribution that is kept for a picture
 
 
 def percentiles(values_us):
-    """p50, p99 and the worst, in ms."""
+    """p50, p99, the worst, and the distribution, in ms."""
     ordered = sorted(values_us)
-    pick = lambda share: ordered[min(len(ordered) - 1, int(share * len(ordered)))] / 1000
-    return {"p50": pick(0.5), "p99": pick(0.99), "max": ordered[-1] / 1000}
+    pick = lambda percent: ordered[min(len(ordered) - 1, int(percent / 100 * len(ordered)))] / 1000
+    return {"p50": pick(50), "p99": pick(99), "max": ordered[-1] / 1000, "distribution": [(p, pick(p)) for p in STEPS]}
 
 
-def latency(binary, postgres, kafka, database, topic, options, log):
-    """Commits single rows at a steady rate while the relay runs; how long until the consumer saw, until the receipt."""
-    rows, warm_up = options.rate * options.seconds, options.rate * options.warm_up_seconds
-    command = [options.helpers["latency"], postgres.conninfo(database), kafka.brokers, topic, str(options.rate),
-               str(options.seconds)]
+def latency(stage, postgres, database, interval_ns, rows, warm_up, arguments):
+    """Commits single rows at a steady pace while the relay runs; how long until the consumer saw, until the receipt."""
+    log = stage.folder / "latency.log"
     with postgres.connect(database) as db:
-        with Relay(binary, postgres.conninfo(database), kafka.brokers, log, options.arguments) as relay:
-            cpu_before, start = relay.cpu_seconds(), time.monotonic()
-            done = subprocess.run(command, stdout=subprocess.PIPE, text=True, check=False)
+        with Relay(stage.binary, postgres.conninfo(database), stage.kafka.brokers, log, arguments) as relay:
+            wait_leading(db, relay)
+            wal_before = db.execute("select pg_current_wal_insert_lsn()").fetchone()[0]
+            meter, cpu_before, start = CpuMeter(postgres, stage.kafka), relay.cpu_seconds(), time.monotonic()
+            times = stage.watch(postgres, database, interval_ns, rows)
             cpu, elapsed = relay.cpu_seconds() - cpu_before, time.monotonic() - start
             relay.require_alive()
-            if done.returncode != 0:
-                raise RuntimeError(f"the latency run broke; the relay said:\n{relay.tail()}")
             wait_settled(db, relay, rows)
+            wal = db.execute("select pg_current_wal_insert_lsn() - %s::pg_lsn", [wal_before]).fetchone()[0]
+            spent = meter.stop(rows, cpu)
             relay.stop()
         receipts = dict(db.execute(RECEIPT_TIMES).fetchall())
-    times = [tuple(int(word) for word in line.split()) for line in done.stdout.splitlines()][warm_up:]
-    span_s = (times[-1][2] - times[0][2]) / 1e6
+        batches = db.execute("select count(*) from outbox.batch").fetchone()[0]
+    times = times[warm_up:]
     return {
         "rows": len(times),
-        "rows_per_second": (len(times) - 1) / span_s,
+        "rows_per_second": (len(times) - 1) / max(1e-6, (times[-1][2] - times[0][2]) / 1e6),
         "due_to_commit_ms": percentiles([committed - due for _, due, committed, _ in times]),
         "commit_to_consumer_ms": percentiles([seen - committed for _, _, committed, seen in times]),
         "commit_to_receipt_ms": percentiles([receipts[row] - committed for row, _, committed, _ in times]),
         "relay_cpu_percent": 100 * cpu / elapsed,
+        "postgres_cpu_us": spent["postgres_cpu_us"],
+        "kafka_cpu_us": spent["kafka_cpu_us"],
+        "others_percent": spent["others_percent"],
+        "wal_bytes": float(wal) / rows,
+        "rows_per_batch": rows / batches,
     }

@@ -5,6 +5,7 @@ import subprocess
 import time
 
 import psycopg
+from confluent_kafka import Consumer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
@@ -16,6 +17,7 @@ POSTGRES_SETTINGS = {
     "shared_buffers": "1GB", "max_wal_size": "16GB", "checkpoint_timeout": "1h", "autovacuum": "off",
     "max_connections": "100",
 }
+LOGICAL = {"wal_level": "logical", "max_replication_slots": "4", "max_wal_senders": "4"}  # for rivals that read the WAL
 
 
 def wait_until(condition, deadline_s, what):
@@ -77,9 +79,10 @@ class CpuMeter:
 class Postgres:
     """A cluster of its own; databases are copies of a seeded one."""
 
-    def __init__(self, folder, port):
-        self.folder, self.port = folder / "postgres", port
-        settings = [word for item in POSTGRES_SETTINGS.items() for word in ("-c", "=".join(item))]
+    def __init__(self, folder, port, more_settings=None):
+        self.folder, self.port = folder, port
+        self.settings = POSTGRES_SETTINGS | (more_settings or {})
+        settings = [word for item in self.settings.items() for word in ("-c", "=".join(item))]
         subprocess.run([DEVSERVER, "postgres", "start", self.folder, str(port), *settings], check=True,
                        stdout=subprocess.DEVNULL)
         self.admin = self.connect("postgres")
@@ -94,10 +97,17 @@ class Postgres:
     def version(self):
         return self.admin.execute("show server_version").fetchone()[0]
 
+    def exists(self, database):
+        return self.admin.execute("select 1 from pg_database where datname = %s", [database]).fetchone() is not None
+
     def copy(self, template, database):
         """A fresh copy of `template`, read once so that it is in the server's memory, behind a checkpoint."""
         self.drop(database)
         self.admin.execute(f"create database {database} template {template} strategy file_copy")
+        self.warm(database)
+
+    def warm(self, database):
+        """Reads table and indexes once, then a checkpoint."""
         with self.connect(database) as db:
             db.execute("select count(*), sum(length(payload)) from outbox.message")
             db.execute("set enable_seqscan = off")
@@ -106,7 +116,7 @@ class Postgres:
         self.admin.execute("checkpoint")
 
     def drop(self, database):
-        self.admin.execute(f"drop database if exists {database}")
+        self.admin.execute(f"drop database if exists {database} with (force)")
 
 
 class Kafka:
@@ -117,29 +127,63 @@ class Kafka:
         subprocess.run([DEVSERVER, "kafka", "start", self.folder, str(port)], check=True, stdout=subprocess.DEVNULL)
         self.admin = AdminClient({"bootstrap.servers": self.brokers, "log_level": 0})
         self.pid = int((self.folder / "kafka.pid").read_text())
+        self.reader = Consumer({"bootstrap.servers": self.brokers, "group.id": "bench-count", "log_level": 0})
 
     def fresh_topic(self, name):
         """An empty topic of 8 partitions, whatever bore the name before."""
-        if name in self.admin.list_topics(timeout=10).topics:
-            self.delete_topic(name)
-        wait_until(lambda: self.create(name), 30, f"new topic {name}")
-        wait_until(lambda: self.has_leaders(name), 30, f"leaders of topic {name}")
+        self.fresh_topics([name], PARTITIONS)
 
-    def create(self, name):
-        """False while the name is still being freed."""
-        future = self.admin.create_topics([NewTopic(name, PARTITIONS, 1)])[name]
-        return future.exception() is None
+    def fresh_topics(self, names, partitions):
+        """The same for many at once."""
+        old = sorted(set(names) & set(self.admin.list_topics(timeout=10).topics))
+        if old:
+            self.delete_topics(old)
+        left = set(names)
+        wait_until(lambda: self.create(left, partitions), 60, f"new topics {sorted(left)[:3]}")
+        wait_until(lambda: self.have_leaders(names, partitions), 60, f"leaders of topics {names[:3]}")
 
-    def has_leaders(self, name):
-        topic = self.admin.list_topics(name, timeout=10).topics[name]
-        return len(topic.partitions) == PARTITIONS and all(p.leader >= 0 for p in topic.partitions.values())
+    def create(self, left, partitions):
+        """Takes out of `left` what could be created; a name that is still being freed stays."""
+        for name, future in self.admin.create_topics([NewTopic(name, partitions, 1) for name in left]).items():
+            if future.exception() is None:
+                left.discard(name)
+        return not left
 
-    def delete_topic(self, name):
-        self.admin.delete_topics([name])[name].result()
-        wait_until(lambda: name not in self.admin.list_topics(timeout=10).topics, 30, f"end of topic {name}")
+    def have_leaders(self, names, partitions):
+        topics = self.admin.list_topics(timeout=10).topics
+        return all(name in topics and len(topics[name].partitions) == partitions
+                   and all(p.leader >= 0 for p in topics[name].partitions.values()) for name in names)
+
+    def delete_topics(self, names):
+        for future in self.admin.delete_topics(names).values():
+            future.result()
+        wait_until(lambda: not set(names) & set(self.admin.list_topics(timeout=10).topics), 60, "end of old topics")
+
+    def records(self, topic):
+        """How many records the topic holds, by its partitions' ends."""
+        ends = (self.reader.get_watermark_offsets(TopicPartition(topic, p), timeout=10) for p in range(PARTITIONS))
+        return sum(high - low for low, high in ends)
 
 
 def stop_servers(folder):
     """Stops what runs in `folder`, also what was only starting; its data are not needed any more."""
-    subprocess.run([DEVSERVER, "postgres", "stop", folder / "postgres", "immediate"], check=False)
+    for postgres in folder.glob("postgres*"):
+        subprocess.run([DEVSERVER, "postgres", "stop", postgres, "immediate"], check=False)
     subprocess.run([DEVSERVER, "kafka", "stop", folder / "kafka", "--kill"], check=False)
+
+
+def fsync_ms(folder, times=100):
+    """What one fdatasync of 8 kB costs on the disk of `folder`: (median, 99th of a hundred), in ms."""
+    path, costs = folder / "fsync-probe", []
+    file = os.open(path, os.O_CREAT | os.O_WRONLY, 0o600)
+    try:
+        for _ in range(times):
+            os.pwrite(file, os.urandom(8192), 0)
+            start = time.monotonic()
+            os.fdatasync(file)
+            costs.append(1000 * (time.monotonic() - start))
+    finally:
+        os.close(file)
+        path.unlink()
+    costs.sort()
+    return costs[times // 2], costs[min(times - 1, times * 99 // 100)]

@@ -13,6 +13,7 @@
 struct row {
     uint64_t value_hash;
     uint32_t key; /* index into keys */
+    uint32_t topic_hash;
     bool exists, seen;
     unsigned char message_id[16];
 };
@@ -28,6 +29,7 @@ struct expected {
     int64_t row_count, row_limit;
     struct key *keys;
     uint64_t key_slots;
+    bool checks_topics; /* many topics: which one, too */
 };
 
 struct verdict {
@@ -59,6 +61,7 @@ static void load_row(struct expected *e, const PGresult *r) {
     row->exists = true;
     row->value_hash = hash_bytes(payload, size);
     row->key = find_key(e, hash_bytes(PQgetvalue(r, 0, 0), (size_t)PQgetlength(r, 0, 0)));
+    row->topic_hash = (uint32_t)hash_bytes(PQgetvalue(r, 0, 3), (size_t)PQgetlength(r, 0, 3));
     memcpy(row->message_id, PQgetvalue(r, 0, 2), sizeof row->message_id);
     e->row_count++;
 }
@@ -72,7 +75,7 @@ static void load(struct expected *e, const char *conninfo, int64_t row_limit) {
     if (e->rows == NULL || e->keys == NULL)
         client_die("out of memory");
     PGconn *db = PQconnectdb(conninfo);
-    const char *query = "select key, payload, message_id from outbox.message";
+    const char *query = "select key, payload, message_id, topic from outbox.message";
     if (PQstatus(db) != CONNECTION_OK || !PQsendQueryParams(db, query, 0, NULL, NULL, NULL, NULL, 1) ||
         !PQsetSingleRowMode(db))
         client_die("%s", PQerrorMessage(db));
@@ -112,8 +115,10 @@ static void check_record(struct expected *e, struct verdict *v, const rd_kafka_m
     row->seen = true;
     v->altered += hash_bytes(m->payload, m->len) != row->value_hash || m->key == NULL ||
                   hash_bytes(m->key, m->key_len) != key->hash;
+    const char *topic = e->checks_topics ? rd_kafka_topic_name(m->rkt) : NULL;
+    v->misplaced += topic != NULL && (uint32_t)hash_bytes(topic, strlen(topic)) != row->topic_hash;
     v->misplaced += m->key == NULL || m->partition != partition_of_key(m->key, m->key_len, partitions);
-    v->overtaken += n < key->newest;
+    v->overtaken += !e->checks_topics && n < key->newest; /* a key's rows have an order within a topic only */
     v->wrong_id += ids && !has_id(m, row);
     if (n > key->newest)
         key->newest = n;
@@ -121,7 +126,7 @@ static void check_record(struct expected *e, struct verdict *v, const rd_kafka_m
 
 /* Reads until each partition's end was met. */
 static void read_topic(struct expected *e, struct verdict *v, struct client_topic *t, bool ids) {
-    for (int ends = 0; ends < t->partition_count;) {
+    for (int ends = 0; ends < t->total;) {
         rd_kafka_message_t *m = rd_kafka_consume_queue(t->queue, 30000);
         if (m == NULL)
             client_die("the topic's end did not come");
@@ -136,14 +141,15 @@ static void read_topic(struct expected *e, struct verdict *v, struct client_topi
 }
 
 int main(int argc, char **argv) {
-    if (argc != 6)
-        client_die("usage: verify CONNINFO BROKERS TOPIC HIGHEST_ROW_NUMBER ids|no-ids");
-    struct expected e = {0};
+    if (argc != 7)
+        client_die("usage: verify CONNINFO BROKERS TOPIC TOPICS HIGHEST_ROW_NUMBER ids|no-ids");
+    int topics = (int)strtol(argv[4], NULL, 10); /* 0: the one named TOPIC; else TOPIC-0, TOPIC-1, … */
+    struct expected e = {.checks_topics = topics > 0};
     struct verdict v = {0};
     struct client_topic t;
-    load(&e, argv[1], strtoll(argv[4], NULL, 10));
-    client_topic_open(&t, argv[2], argv[3]);
-    read_topic(&e, &v, &t, strcmp(argv[5], "ids") == 0);
+    load(&e, argv[1], strtoll(argv[5], NULL, 10));
+    client_topic_open(&t, argv[2], argv[3], topics);
+    read_topic(&e, &v, &t, strcmp(argv[6], "ids") == 0);
     client_topic_close(&t);
     int64_t missing = 0;
     for (int64_t n = 1; n <= e.row_limit; n++)
