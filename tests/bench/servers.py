@@ -5,7 +5,7 @@ import subprocess
 import time
 
 import psycopg
-from confluent_kafka import Consumer, TopicPartition
+from confluent_kafka import Consumer, KafkaError, KafkaException, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
@@ -141,6 +141,8 @@ class Kafka:
         left = set(names)
         wait_until(lambda: self.create(left, partitions), 60, f"new topics {sorted(left)[:3]}")
         wait_until(lambda: self.have_leaders(names, partitions), 60, f"leaders of topics {names[:3]}")
+        if len(names) > 10:
+            self.wait_calm()
 
     def create(self, left, partitions):
         """Takes out of `left` what could be created; a name that is still being freed stays."""
@@ -160,9 +162,22 @@ class Kafka:
         wait_until(lambda: not set(names) & set(self.admin.list_topics(timeout=10).topics), 60, "end of old topics")
 
     def records(self, topic):
-        """How many records the topic holds, by its partitions' ends."""
-        ends = (self.reader.get_watermark_offsets(TopicPartition(topic, p), timeout=10) for p in range(PARTITIONS))
+        """How many records the topic holds, by its partitions' ends; None while a fresh topic's leaders are not known to all."""
+        try:
+            ends = [self.reader.get_watermark_offsets(TopicPartition(topic, p), timeout=10) for p in range(PARTITIONS)]
+        except KafkaException as error:
+            if error.args[0].code() not in (KafkaError.NOT_LEADER_FOR_PARTITION, KafkaError.LEADER_NOT_AVAILABLE, KafkaError.UNKNOWN_TOPIC_OR_PART):
+                raise
+            return None
         return sum(high - low for low, high in ends)
+
+    def wait_calm(self):
+        """Until the broker has done with what it was told before: it takes less than a fifth of a core for a second."""
+        def is_calm():
+            before = cpu_seconds(self.pid)
+            time.sleep(1)  # a span to measure over
+            return cpu_seconds(self.pid) - before < 0.2
+        wait_until(is_calm, 120, "calm broker")
 
 
 def stop_servers(folder):

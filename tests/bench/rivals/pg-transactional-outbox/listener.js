@@ -28,7 +28,7 @@ async function run() {
     outboxOrInbox: 'outbox', dbListenerConfig: db, dbHandlerConfig: db,
     settings: {
       dbSchema: 'public', dbTable: 'outbox', nextMessagesFunctionName: NEXT, nextMessagesBatchSize: 100, nextMessagesPollingIntervalInMs: 1,
-      nextMessagesLockInMs: 30000, enableMaxAttemptsProtection: false, enablePoisonousMessageProtection: false,
+      enableMaxAttemptsProtection: false, enablePoisonousMessageProtection: false,
     },
   }, handler, getDisabledLogger());
   process.on('SIGTERM', async () => {
