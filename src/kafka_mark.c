@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "denpyo/failpoint.h"
 #include "denpyo/kafka_consumer.h"
 
 #define CALL_TIMEOUT_MS 1000 /* how soon a look-up that is given up comes to an end */
@@ -59,5 +60,6 @@ bool kafka_mark_read(struct kafka_tail *tail) {
         rd_kafka_topic_partition_list_destroy(list);
     }
     rd_kafka_destroy_flags(rk, RD_KAFKA_DESTROY_F_NO_CONSUMER_CLOSE);
+    failpoint_pass(FAILPOINT_LOOKUP_MARKS);
     return err == RD_KAFKA_RESP_ERR_NO_ERROR || fail(tail, err);
 }

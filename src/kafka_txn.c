@@ -5,6 +5,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "denpyo/failpoint.h"
+
 /* Who has to grant what; "" when it is no question of rights. */
 static const char *remedy(rd_kafka_resp_err_t code) {
     if (code == RD_KAFKA_RESP_ERR_GROUP_AUTHORIZATION_FAILED)
@@ -64,6 +66,7 @@ static void run(struct worker_job *job) {
         break;
     case KAFKA_TXN_COMMIT:
         error = add_mark(rk, txn);
+        failpoint_pass(FAILPOINT_TXN_MARKED);
         if (error == NULL)
             error = rd_kafka_commit_transaction(rk, txn->timeout_ms);
         break;
