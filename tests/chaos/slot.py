@@ -16,28 +16,34 @@ class Slot:
         self.name, self._start = name, start
         self.exits = []  # (time, exit code, what was asked for: None, SIGTERM or SIGKILL)
         self.log = []  # of relays that are gone
-        self._asked = None
+        self._asked = self._order = None
+        self._is_armed = False  # it may die by itself
         self._end = threading.Event()
-        self.relay = start()
+        self.relay = start(None)
         self._thread = threading.Thread(target=self._watch, daemon=True)
         self._thread.start()
 
     def _watch(self):
         while True:
             code = self.relay.process.wait()
-            self.exits.append((time.time(), code, self._asked))
+            self.exits.append((time.time(), code, 9 if self._is_armed and code == -9 else self._asked))
             self.log += [f"--- {self.name}, process {self.relay.pid}, exit code {code}", *self.relay.lines]
             self._asked = None
             if self._end.wait(0.2):
                 return
-            self.relay = self._start()
+            self._is_armed, order, self._order = self._order is not None, self._order, None
+            self.relay = self._start(order)
 
-    def ask(self, number):
-        """Sends a signal that ends the process, and waits until its successor runs."""
+    def ask(self, number, order=None):
+        """
+        Sends a signal that ends the process, and waits until its successor runs, which is returned. order: the
+        failpoint where that one will die.
+        """
         gone = self.relay
-        self._asked = number
+        self._asked, self._order = number, order
         gone.signal(number)
         wait_until(lambda: self.relay is not gone, 60, f"the end of {self.name} after signal {number}")
+        return self.relay
 
     def stop(self):
         """SIGTERM at last: the exit code."""

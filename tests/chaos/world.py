@@ -5,6 +5,7 @@ import re
 from contextlib import ExitStack
 
 import acls
+import failpoints
 import psycopg
 from broker import Broker
 from lib.bouncer import Bouncer, new_folder
@@ -64,7 +65,7 @@ class World:
         self.slots = []
         stack.callback(self._kill_relays)
         for name in ("relay-a", "relay-b"):
-            self.slots.append(Slot(name, lambda name=name: self._start_relay(name)))
+            self.slots.append(Slot(name, lambda order, name=name: self._start_relay(name, order)))
 
     def _set_up_pooler(self, folders, stack):
         folder = new_folder(folders, "pgbouncer", self.postgres.primary.datadir)
@@ -88,7 +89,7 @@ class World:
             self.kafka.create_topic(name, partitions)
         acls.add(self.kafka.bootstrap, "allow", "all", "events")
 
-    def _start_relay(self, name):
+    def _start_relay(self, name, order):
         options = (*RELAY_OPTIONS, "--batch-rows", self.batch_rows)
         if self.mode == "exactly_once":
             options += ("--delivery", "exactly_once", "--transactional-id", "chaos")
@@ -100,7 +101,8 @@ class World:
         database = (f"host={','.join(['127.0.0.1'] * len(ports))} port={','.join(map(str, ports))}"
                     f" user={ROLE} dbname={self.database.name}")
         brokers = ",".join(f"127.0.0.1:{proxy.port}" for proxy in self.kafka_proxies)
-        return Relay(self.binary, "--postgres", database, "--brokers", brokers, *options)
+        program, env = (failpoints.binary(), {"DENPYO_FAILPOINT": order}) if order else (self.binary, None)
+        return Relay(program, "--postgres", database, "--brokers", brokers, *options, env=env)
 
     def _kill_relays(self):
         for slot in self.slots:
