@@ -107,7 +107,7 @@ static void close_past(struct identity *i) {
 /* False: refused. */
 static bool accept_brokers(struct identity *i, const char *before) {
     const char *now = i->publisher->kafka != NULL ? kafka_cluster_id(i->publisher->kafka) : NULL;
-    if (now != NULL) /* a producer made anew may not have heard yet: then what the last one heard counts */
+    if (now != NULL)
         snprintf(i->cluster, sizeof i->cluster, "%s", now);
     if (*before == 0 || i->cluster[0] == 0 || strcmp(before, i->cluster) == 0)
         return true;
@@ -176,6 +176,15 @@ void identity_start(struct identity *i) {
     i->state = IDENTITY_BUSY;
     i->system = i->timeline = i->floor_id = 0;
     i->has_moved = false;
+    i->is_waiting = true;
+    identity_step(i);
+}
+
+void identity_step(struct identity *i) {
+    bool has_answer = i->publisher->kafka == NULL || kafka_cluster_id(i->publisher->kafka) != NULL;
+    if (i->state != IDENTITY_BUSY || !i->is_waiting || !has_answer)
+        return;
+    i->is_waiting = false;
     struct pg_call call = {0};
     pg_add_text(&call, i->ledger->lease->relay);
     ledger_look(i->ledger, i->pg, STATEMENT_IDENTITY_LOOK, &call, on_look, i);

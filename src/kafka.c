@@ -348,7 +348,9 @@ bool kafka_is_down(const struct kafka *k, const char **reason) {
     return k->down;
 }
 
-int kafka_fatal(const struct kafka *k, const char **reason) {
+int kafka_fatal(struct kafka *k, const char **reason) {
+    if (k->fatal == 0)
+        note_fatal(k); /* a call of a transaction's may have failed for it before its event came */
     *reason = k->reason;
     return k->fatal;
 }

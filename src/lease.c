@@ -114,6 +114,7 @@ static void send_look(struct lease *l, const struct pg_call *call) {
     statements_send(l->statements, l->pg, STATEMENT_BEGIN, NULL, NULL, NULL);
     statements_send(l->statements, l->pg, STATEMENT_SETTINGS, &settings, NULL, NULL);
     l->asked = true;
+    l->sent_us = loop_now_us();
     statements_send(l->statements, l->pg, STATEMENT_LEASE_LOOK, call, on_look, l);
     statements_send(l->statements, l->pg, STATEMENT_COMMIT, NULL, NULL, NULL);
     pg_sync(l->pg);

@@ -111,8 +111,10 @@ static void take_identity(struct load *l) {
 }
 
 void load_step(struct load *l, int64_t now_us) {
-    if (l->state == LOAD_BUSY)
+    if (l->state == LOAD_BUSY) {
+        identity_step(l->identity);
         take_identity(l);
+    }
     reconcile_step(l->reconcile, now_us);
     if (l->state != LOAD_BUSY || l->reconcile->state != RECONCILE_DONE)
         return;

@@ -8,6 +8,7 @@
 #include "denpyo/log.h"
 #include "denpyo/outcome_table.h"
 #include "denpyo/retry.h"
+#include "denpyo/route.h"
 
 #define SUSPECT_FACTOR 16 /* each abort costs a round through the coordinator: few steps to the guilty row */
 
@@ -98,13 +99,18 @@ void outcome_fail(struct publisher *p, struct row *row, enum row_scope scope, co
     p->failed++;
 }
 
+static int at_least_0(int size) {
+    return size > 0 ? size : 0; /* negative: there is none */
+}
+
 static void reject_as_message(struct publisher *p, struct row *row, int code) {
     if (code == KAFKA_CODE_TOO_LARGE)
         outcome_reject(p, row, kafka_code_name(code),
                        "%s: payload %d bytes, key %d, headers %d; this client sends at most %lld "
                        "(kafka.message.max.bytes), the topic accepts %lld (max.message.bytes; 0 = not known)",
-                       kafka_code_text(code), row->value_size, row->key_size, row->headers_size,
-                       (long long)kafka_message_max_bytes(p->kafka), (long long)row->topic->max_message_bytes);
+                       kafka_code_text(code), at_least_0(row->value_size), at_least_0(row->key_size),
+                       at_least_0(row->headers_size), (long long)kafka_message_max_bytes(p->kafka),
+                       (long long)row->topic->max_message_bytes);
     else if (row->key == NULL)
         outcome_reject(p, row, kafka_code_name(code),
                        "%s: it has no key, which a topic with cleanup.policy=compact refuses", kafka_code_text(code));
@@ -120,6 +126,10 @@ static void break_producer(struct publisher *p, const struct outcome_table_row *
     p->broken_code = code;
 }
 
+static void log_refusal(const char *event, const struct outcome_table_row *verdict, int code) {
+    log_event(LOG_DEBUG, event, log_str("code", kafka_code_name(code)), log_str("meaning", verdict->sentence), LOG_END);
+}
+
 /* What the table says of a row that is alone in what was refused. False: the row is still open, to be put back. */
 static bool apply(struct publisher *p, struct row *row, const struct outcome_table_row *verdict, int code) {
     switch (verdict->becomes) {
@@ -128,6 +138,8 @@ static bool apply(struct publisher *p, struct row *row, const struct outcome_tab
         return true;
     case OUTCOME_FAILED:
     case OUTCOME_TOPIC:
+        if (verdict->becomes == OUTCOME_TOPIC)
+            route_ask(p, row->topic);
         outcome_fail(p, row, verdict->becomes == OUTCOME_TOPIC ? SCOPE_TOPIC : SCOPE_KEY, kafka_code_name(code),
                      "topic %s: %s", row->topic->name, kafka_code_text(code));
         return true;
@@ -150,7 +162,9 @@ static bool apply(struct publisher *p, struct row *row, const struct outcome_tab
 }
 
 bool outcome_refused(struct publisher *p, struct row *row, int code) {
-    return apply(p, row, outcome_table_find(OUTCOME_REFUSED, code), code);
+    const struct outcome_table_row *verdict = outcome_table_find(OUTCOME_REFUSED, code);
+    log_refusal("refused at once", verdict, code);
+    return apply(p, row, verdict, code);
 }
 
 /* A group is one MessageSet and has one fate; should its rows differ, that of which least is known counts for all. */
@@ -180,6 +194,7 @@ void outcome_of_group(struct publisher *p, struct lane *lane) {
     int code = doubtful->code;
     const struct outcome_table_row *verdict =
         outcome_table_find(doubtful->is_unsure ? OUTCOME_MAYBE_PERSISTED : OUTCOME_NOT_PERSISTED, code);
+    log_refusal("refused", verdict, code);
     bool is_of_one = verdict->becomes == OUTCOME_FAILED || verdict->becomes == OUTCOME_REJECTED;
     if (is_of_one && lane->group_size > 1) {
         /* The whole set got the error of one: nobody is to blame until it was sent alone. */

@@ -78,7 +78,8 @@ struct relay *relay_parts_new(const struct config *config) {
                   config->accept_cluster_id);
     load_init(&r->load, &r->ledger, &r->publisher, &r->settle, &r->reconcile, &r->identity,
               r->connections[RELAY_CLAIM]);
-    sweep_init(&r->sweep, &r->ledger, r->connections[RELAY_LEASE], config->sweep_interval_ms);
+    /* Beside the settlements, which wait for a step gladly: renewals must not. */
+    sweep_init(&r->sweep, &r->ledger, r->connections[RELAY_SETTLE], config->sweep_interval_ms);
     return r;
 }
 

@@ -7,6 +7,7 @@
 #include "denpyo/log.h"
 #include "denpyo/loop.h"
 #include "denpyo/outcome.h"
+#include "denpyo/outcome_table.h"
 #include "denpyo/partition.h"
 
 #define KEYLESS_RUN 100 /* rows without a key go to one partition for so long: larger groups */
@@ -141,19 +142,20 @@ static bool is_refused(struct publisher *p, struct row *row) {
     return true;
 }
 
-/* An explicit partition that the topic does not have. The count may be stale: only a second look decides; a row that
- * waited for such a one had it, too. */
+/* An explicit partition that the topic does not have. The count may be stale, or the partition just being made: the row
+ * fails, and is rejected when it comes back and a look-up that began since says so, too; a row that waited for such a
+ * one had its time already. */
 static void refuse_partition(struct publisher *p, struct row *row) {
     struct topic *topic = row->topic;
-    if (row->attempts > 0 || row->released_from != 0) {
+    if (row->attempts == 0 && row->released_from == 0) {
+        route_ask(p, topic);
+        outcome_fail(p, row, SCOPE_KEY, "UNKNOWN_PARTITION",
+                     "topic %s has %d partitions, so far as is known: there is no partition %d", topic->name,
+                     topic->partitions, row->partition);
+    } else if (is_sure(p, row)) {
         outcome_reject(p, row, "UNKNOWN_PARTITION", "topic %s has %d partitions: there is no partition %d", topic->name,
                        topic->partitions, row->partition);
-        return;
     }
-    route_ask(p, topic);
-    outcome_fail(p, row, SCOPE_KEY, "UNKNOWN_PARTITION",
-                 "topic %s has %d partitions, so far as is known: there is no partition %d", topic->name,
-                 topic->partitions, row->partition);
 }
 
 static void enter_lane(struct publisher *p, struct row *row) {
@@ -255,6 +257,8 @@ static void answer(struct publisher *p, struct topic *topic, int32_t count, int 
     topic->looked_up_us = loop_now_us();
     topic->answered = p->lookups_begun; /* there is one at a time */
     if (count == 0) {
+        log_event(LOG_DEBUG, "look-up refused", log_str("topic", topic->name), log_str("code", kafka_code_name(code)),
+                  log_str("meaning", outcome_table_find(OUTCOME_METADATA, code)->sentence), LOG_END);
         topic->code = code;
         if (topic->state == TOPIC_READY && !lanes_are_empty(topic)) {
             note_vanished(p, topic);

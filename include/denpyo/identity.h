@@ -20,7 +20,8 @@ enum identity_state { IDENTITY_IDLE, IDENTITY_BUSY, IDENTITY_DONE, IDENTITY_MOVE
  *    recorded last.
  *  - The timeline (a standby was promoted, or an earlier point in time restored): the ledger went back together with
  *    the messages and stays right. Said, because what was lost may have been sent.
- *  - The Kafka cluster: offsets on record mean nothing there. Refused until its id is confirmed.
+ *  - The Kafka cluster: offsets on record mean nothing there. Refused until its id is confirmed. A producer that was
+ *    just made anew has not heard of its cluster yet and is waited for: nothing is sent before the comparison.
  * Where the server's identifier may not be read, a cursor ahead of the server's transactions tells another cluster.
  */
 struct identity {
@@ -36,6 +37,7 @@ struct identity {
     int64_t system, timeline;                   /* 0 = may not be read */
     char cluster[80];                           /* the Kafka cluster; "" = not known */
     bool is_ahead, has_moved, said_unreadable;
+    bool is_waiting; /* for the producer to hear of its cluster */
     int64_t floor_id;
     int64_t swept, found;
 };
@@ -45,6 +47,9 @@ void identity_init(struct identity *i, struct ledger *ledger, struct publisher *
 
 /* Starts; everything runs asynchronously, watch `state`. The lease is ours. Never blocks. */
 void identity_start(struct identity *i);
+
+/* Goes on when the producer has heard of its cluster; call it every turn while BUSY. */
+void identity_step(struct identity *i);
 
 /* The connection was lost: start again. */
 void identity_reset(struct identity *i);

@@ -103,7 +103,7 @@ void kafka_poll(struct kafka *k);
 /* Whether the last word of the brokers was "all down"; *reason (borrowed, may be "") is the last error's text. */
 bool kafka_is_down(const struct kafka *k, const char **reason);
 /* A fatal error of the producer: it must be closed and opened anew. code 0 = none. */
-int kafka_fatal(const struct kafka *k, const char **reason);
+int kafka_fatal(struct kafka *k, const char **reason);
 
 /* For the driver's other files: librdkafka's handle (thread-safe), and that a broker has answered. */
 struct rd_kafka_s *kafka_client(struct kafka *k);

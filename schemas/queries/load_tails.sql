@@ -1,6 +1,6 @@
 -- Where a look-up of open batches may begin in each partition: after the newest receipt that was written before the oldest of them was claimed.
 -- What was acknowledged by then was sent before anything of them. Only the newest receipts of a topic are opened: partitions without one are
--- looked up by time.
+-- looked up by time. Receipts of another Kafka cluster, from before the present one was accepted, speak of other offsets.
 -- A parked row of unknown outcome was sent when its batch of then was claimed.
 -- $1 relay, $2 newest settlement, $3 text[] topics
 with opened as materialized (
@@ -17,6 +17,8 @@ cross join lateral (
     where st.topic = wanted.topic and st.relay = $1::text and st.settled_at <= opened.claimed_at
     order by st.settled_at desc limit 20
 ) recent
+join :"schema".batch b on b.relay = $1::text and b.id = recent.batch_id
+join :"schema".relay r on r.name = $1::text and (r.cluster_id = b.cluster_id or r.cluster_id is null)
 join :"schema".settlement s on s.relay = $1::text and s.id = recent.batch_id
 cross join lateral unnest(s.topics, s.partitions, s.offsets) receipt(topic, partition, "offset")
 where s.topic_names[receipt.topic] = wanted.topic and receipt."offset" >= 0 -- -1: its place was gone already
