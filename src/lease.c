@@ -24,6 +24,11 @@ static void new_holder(char out[37]) {
              b[4], b[5], b[6], b[7], b[8], b[9], b[10], b[11], b[12], b[13], b[14], b[15]);
 }
 
+static void asked(struct lease *l) {
+    l->asked = true;
+    l->sent_us = loop_now_us();
+}
+
 /* An answer came: the next one is waited for as long as the first. */
 static void answered(struct lease *l) {
     l->asked = false;
@@ -60,8 +65,7 @@ static void on_taken(void *context, struct pg_result *r) {
 }
 
 static void send(struct lease *l, enum statement which, const struct pg_call *call, pg_done_fn done) {
-    l->asked = true;
-    l->sent_us = loop_now_us();
+    asked(l);
     statements_send(l->statements, l->pg, which, call, done, l);
     pg_sync(l->pg);
 }
@@ -113,8 +117,7 @@ static void send_look(struct lease *l, const struct pg_call *call) {
     pg_add_int(&settings, l->lease_ms);
     statements_send(l->statements, l->pg, STATEMENT_BEGIN, NULL, NULL, NULL);
     statements_send(l->statements, l->pg, STATEMENT_SETTINGS, &settings, NULL, NULL);
-    l->asked = true;
-    l->sent_us = loop_now_us();
+    asked(l);
     statements_send(l->statements, l->pg, STATEMENT_LEASE_LOOK, call, on_look, l);
     statements_send(l->statements, l->pg, STATEMENT_COMMIT, NULL, NULL, NULL);
     pg_sync(l->pg);

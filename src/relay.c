@@ -176,6 +176,9 @@ static void add_remedy(const struct relay *r, struct fault *f) {
                  "; the relay must see every row and waits: alter table \"%s\".%.*s disable row level security, or "
                  "alter role \"%s\" bypassrls",
                  r->config->schema, table ? (int)strcspn(table + 1, "\"") + 2 : 1, table ? table : "…", user);
+    if (strcmp(f->code, "42703") == 0 || strcmp(f->code, "42883") == 0) /* undefined_column, undefined_function */
+        snprintf(f->text + size, sizeof f->text - size, "; the schema \"%s\" is not as denpyo init made it",
+                 r->config->schema);
     if (strcmp(f->code, "42501") == 0) /* insufficient_privilege */
         snprintf(f->text + size, sizeof f->text - size, "; GRANT %s TO %s gives the relay what it needs",
                  r->config->role_relay, user);
