@@ -2,12 +2,15 @@
 
 import functools
 import os
+import shutil
 import signal
+import tempfile
 from contextlib import ExitStack, closing
+from pathlib import Path
 
 import pytest
 
-from lib.devserver import ROOT, Folders
+from lib.devserver import ROOT, Folders, devserver
 from lib.kafka import Kafka
 from lib.postgres import Postgres, fetch_postgres17
 from lib.relay import Relay, run_command
@@ -19,12 +22,57 @@ def pytest_addoption(parser):
     parser.addoption("--no-fsync", action="store_true", help="PostgreSQL without fsync: faster, less real")
 
 
-def pytest_configure():
-    """Being terminated must end the servers, too."""
+def pytest_configure(config):
+    """Being terminated must end the servers, too. Workers (pytest -n) keep their folders in that of the process that started them."""
     signal.signal(signal.SIGTERM, lambda *_: pytest.exit("terminated", returncode=143))
+    if not hasattr(config, "workerinput"):
+        config.denpyo_folder = Path(tempfile.mkdtemp(prefix="denpyo-test-"))
+        config.denpyo_folder.chmod(0o755)
+        os.environ["DENPYO_TEST_FOLDER"] = str(config.denpyo_folder)
 
 
+def pytest_unconfigure(config):
+    """Ends the servers of a worker that had no time to do so."""
+    folder = getattr(config, "denpyo_folder", None)
+    if folder is None:
+        return
+    for file in folder.glob("*/*/kafka.pid"):
+        devserver("kafka", "stop", file.parent, "--kill")
+    for file in folder.glob("*/*/bindir"):
+        devserver("postgres", "stop", file.parent, "immediate")
+    shutil.rmtree(folder, ignore_errors=True)
+
+
+@pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(config, items):
+    deselect(config, items)
+    for item in items:
+        if shared := shared_in_module(item):
+            item.add_marker(pytest.mark.xdist_group(shared))
+    items.sort(key=turn)
+
+
+def shared_in_module(item):
+    """What tests of one module share and a second worker would have to make again: the group that they belong to."""
+    made = {name: fixtures[-1] for name, fixtures in item._fixtureinfo.name2fixturedefs.items()}
+    names = sorted(name for name, fixture in made.items() if fixture.scope == "module")
+    if not names:
+        return None
+    values = getattr(item, "callspec", None)
+    kinds = [str(values.params[name]) for name in names if values and name in values.params]
+    return " ".join([item.module.__name__, *kinds])
+
+
+def turn(item):
+    """Which tests begin first: those that take long, so that no worker is left alone with one in the end."""
+    if item.get_closest_marker("long") or item.get_closest_marker("xdist_group"):
+        return 0
+    if "own_kafka" in item.fixturenames:
+        return 1
+    return 2 if "own_postgres" in item.fixturenames else 3
+
+
+def deselect(config, items):
     unwanted = set() if config.getoption("--heavy") else {"heavy"}
     if config.getoption("--sanitized"):
         unwanted.add("measures")

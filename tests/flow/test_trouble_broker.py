@@ -43,6 +43,7 @@ def assert_one_line_each(running):
     assert not any(" error " in line for line in lines), running.log_text()
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("end", ["stop", "kill"])
 def test_case_04_an_outage_under_load_is_nobodys_attempt(outbox, broker, relay, end):
     topics = [broker.create_topic(partitions=3), broker.create_topic()]
