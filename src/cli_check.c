@@ -173,7 +173,8 @@ static void judge_cluster(struct check *c, const char *name, const struct kafka_
 static void check_broker(struct check *c, const char *name) {
     find_topics(c);
     if (*c->config->brokers == 0) {
-        say(c, name, FAIL, CLI_BROKER, "no broker is configured: give --brokers host:port or set DENPYO_BROKERS");
+        say(c, name, FAIL, CLI_USAGE,
+            "no brokers given: use --brokers HOST:PORT,…, DENPYO_BROKERS or \"brokers\" in the file");
         return;
     }
     struct kafka_property properties[c->config->kafka_count + 1];

@@ -11,6 +11,7 @@
 #include <unistd.h>
 
 #include "denpyo/log.h"
+#include "denpyo/nearest.h"
 
 struct kafka {
     struct loop *loop;
@@ -63,11 +64,44 @@ static const struct {
 #define TXN_MESSAGE_TIMEOUT_MS "50000" /* below transaction.timeout.ms, which is 60000 by default */
 #define PROMISES (sizeof promises / sizeof *promises)
 
+/* The property that a name which librdkafka does not know was probably meant for. */
+static bool suggest(rd_kafka_conf_t *conf, const char *name, struct fault *f) {
+    size_t count, topic_count;
+    rd_kafka_topic_conf_t *topic = rd_kafka_topic_conf_new();
+    const char **all = rd_kafka_conf_dump(conf, &count);
+    const char **topics = rd_kafka_topic_conf_dump(topic, &topic_count);
+    /* A dump alternates names and values, and knows no aliases: those that we use ourselves come before. */
+    const char *known[sizeof defaults / sizeof *defaults + PROMISES + count / 2 + topic_count / 2];
+    size_t used = 0;
+    for (size_t i = 0; i < sizeof defaults / sizeof *defaults; i++)
+        known[used++] = defaults[i].name;
+    for (size_t i = 0; i < PROMISES; i++)
+        known[used++] = promises[i].name;
+    for (size_t i = 0; i < count; i += 2)
+        known[used++] = all[i];
+    for (size_t i = 0; i < topic_count; i += 2)
+        known[used++] = topics[i];
+    const char *near = nearest_word(name, known, used);
+    if (near != NULL)
+        fault_set(f, FAULT_USAGE, "kafka", "kafka.%s: librdkafka has no such property; did you mean \"%s\"?", name,
+                  near);
+    else
+        fault_set(f, FAULT_USAGE, "kafka",
+                  "kafka.%s: librdkafka %s has no such property; its CONFIGURATION.md lists them", name,
+                  rd_kafka_version_str());
+    rd_kafka_conf_dump_free(all, count);
+    rd_kafka_conf_dump_free(topics, topic_count);
+    rd_kafka_topic_conf_destroy(topic);
+    return false;
+}
+
 static bool set(rd_kafka_conf_t *conf, const char *name, const char *value, struct fault *f) {
     char why[400];
     rd_kafka_conf_res_t result = rd_kafka_conf_set(conf, name, value, why, sizeof why);
     if (result == RD_KAFKA_CONF_OK)
         return true;
+    if (result == RD_KAFKA_CONF_UNKNOWN)
+        return suggest(conf, name, f);
     return fault_set(f, FAULT_USAGE, "kafka", "kafka.%s: %s", name, why);
 }
 

@@ -82,18 +82,10 @@ void pg_free(struct pg *pg) {
     free(pg);
 }
 
-/* PostgreSQL's message without its line ends, so that one event stays one log line. */
+/* One event stays one log line, however many lines PostgreSQL's message has. */
 static void break_with(struct pg *pg, enum fault_class class, const char *code, const char *message) {
     char line[sizeof pg->fault.text];
-    size_t size = 0;
-    for (const char *c = message; *c && size + 3 < sizeof line; c++) {
-        if (*c != '\n' && *c != '\t') {
-            line[size++] = *c;
-        } else if (size > 0 && line[size - 1] != ' ' && c[1] != 0) {
-            line[size++] = ' ';
-        }
-    }
-    line[size] = 0;
+    fault_one_line(line, sizeof line, message);
     fault_set(&pg->fault, class, code, "%s", line);
     loop_forget(pg->loop, &pg->io);
     pg->state = PG_BROKEN;

@@ -226,7 +226,9 @@ static void note_broker(struct relay *r) {
     if (is_down == r->broker_lost)
         return;
     r->broker_lost = is_down;
-    if (is_down)
+    if (is_down && r->state == RELAY_START)
+        log_event(LOG_WARN, "no broker can be reached; trying on for a few seconds", log_str("error", reason), LOG_END);
+    else if (is_down)
         log_event(LOG_WARN, "no broker can be reached; messages wait, nothing fails", log_str("error", reason),
                   LOG_END);
     else
@@ -238,7 +240,9 @@ static void on_first_answer(struct kafka_lookup *lookup) {
     const char *reason;
     kafka_is_down(lookup->kafka, &reason);
     if (!lookup->reached)
-        fault_set(&r->end, FAULT_RETRY, "BROKER", "no broker of \"%s\" (option brokers) answered: %s",
+        fault_set(&r->end, FAULT_RETRY, "BROKER",
+                  "no broker of \"%s\" (option brokers) answered: %s; check --brokers, the network, and "
+                  "kafka.security.protocol",
                   r->config->brokers, reason[0] ? reason : kafka_code_text(lookup->unreached_code));
     r->broker_answered = lookup->reached;
     kafka_lookup_free(lookup);

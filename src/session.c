@@ -28,21 +28,6 @@ static char *copy(const char *text) {
     return out;
 }
 
-/* libpq's messages end with a newline and may have several lines. */
-static void one_line(char *out, size_t size, const char *message) {
-    size_t length = 0;
-    for (const char *c = message; *c && length + 1 < size; c++) {
-        bool space = *c == '\n' || *c == '\t' || *c == ' ';
-        if (!space)
-            out[length++] = *c;
-        else if (length > 0 && out[length - 1] != ' ')
-            out[length++] = ' ';
-    }
-    while (length > 0 && out[length - 1] == ' ')
-        length--;
-    out[length] = 0;
-}
-
 /* Whether the quoted word is a keyword to show: a slip of a known one, or no password is there that it may be of. */
 static bool quotes_keyword(const char *line, const char *conninfo) {
     static const char *const starts[] = {"invalid connection option \"", "invalid URI query parameter: \""};
@@ -83,7 +68,7 @@ static bool check_conninfo(const struct config *config, struct fault *f) {
     char line[300];
     if (message != NULL && !quotes_keyword(message, config->postgres))
         conceal_quoted(message);
-    one_line(line, sizeof line, message ? message : "out of memory");
+    fault_one_line(line, sizeof line, message ? message : "out of memory");
     PQfreemem(message);
     return fault_set(f, FAULT_USAGE, "CONNINFO", "the option postgres (from: %s) is no valid conninfo: %s",
                      config_origin(config, "postgres"), line);
@@ -111,7 +96,7 @@ bool session_open(struct session **out, const struct config *config, struct faul
     PGconn *connection = connect_to(config->postgres);
     if (PQstatus(connection) != CONNECTION_OK) {
         char line[450];
-        one_line(line, sizeof line, PQerrorMessage(connection));
+        fault_one_line(line, sizeof line, PQerrorMessage(connection));
         PQfinish(connection);
         return fault_set(f, FAULT_RETRY, "CONNECT", "PostgreSQL: %s (option postgres, from: %s)", line,
                          config_origin(config, "postgres"));
@@ -174,7 +159,7 @@ static bool refuse(const struct session *session, const PGresult *result, struct
     const char *state = PQresultErrorField(result, PG_DIAG_SQLSTATE);
     const char *primary = PQresultErrorField(result, PG_DIAG_MESSAGE_PRIMARY);
     char line[400];
-    one_line(line, sizeof line, primary ? primary : PQerrorMessage(session->connection));
+    fault_one_line(line, sizeof line, primary ? primary : PQerrorMessage(session->connection));
     if (state == NULL)
         return fault_set(f, FAULT_RETRY, "CONNECT", "PostgreSQL: %s", line);
     if (is_one_of(state, absent))

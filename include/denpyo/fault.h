@@ -3,6 +3,7 @@
 #define DENPYO_FAULT_H
 
 #include <stdbool.h>
+#include <stddef.h>
 
 /* What the caller may do. Switches over this enum carry no default. */
 enum fault_class {
@@ -28,6 +29,12 @@ struct fault {
 /* Fills *f (f may be NULL) and returns false always, so that callers can write `return fault_set(…)`. */
 bool fault_set(struct fault *f, enum fault_class class, const char *code, const char *format, ...)
     __attribute__((format(printf, 4, 5)));
+
+/*
+ * A library's message of several lines as one, for a fault's text: a line that continues another (it begins with a tab)
+ * stands behind it in parentheses, the next message behind a semicolon. Cut at size, always NUL-terminated.
+ */
+void fault_one_line(char *out, size_t size, const char *message);
 
 /* The class as a lower-case word ("retry"). Returned pointer is static. */
 const char *fault_class_name(enum fault_class class);

@@ -226,7 +226,9 @@ def test_check_goes_on_without_a_broker(run_denpyo, schema_ready):
 
 
 @pytest.mark.parametrize("pair, reason", [
-    ("compresion.type=lz4", "kafka.compresion.type: No such configuration property"),
+    ("compresion.type=lz4", 'kafka.compresion.type: librdkafka has no such property; did you mean "compression.type"?'),
+    ("compression.levle=3", 'did you mean "compression.level"?'),  # of a topic, to librdkafka
+    ("no.likeness=1", "kafka.no.likeness: librdkafka"),
     ("acks=1", "kafka.acks=1 is refused"),
     ("sasl.mechanism=NONSENSE", "NONSENSE"),
 ])
@@ -238,6 +240,12 @@ def test_check_refuses_the_properties_that_run_refuses(run_denpyo, schema_ready,
     run = run_denpyo("run", *where)
     assert run.returncode == 2
     assert reason in run.stderr
+
+
+def test_brokers_that_are_not_given_are_wrong_usage_to_check_and_run(run_denpyo, schema_ready):
+    done, run = (run_denpyo(command, "--postgres", schema_ready) for command in ("check", "run"))
+    assert (done.returncode, run.returncode) == (2, 2)
+    assert "no brokers given: use --brokers" in line_of(done, "broker") and "no brokers given: use --brokers" in run.stderr
 
 
 def test_check_without_schema_says_init(run_denpyo, database, kafka):
@@ -363,7 +371,9 @@ def test_a_refusal_is_one_line_and_its_exit_code(run_denpyo, command, database, 
         return done.returncode, done.stderr
 
     code, text = refusal("host=127.0.0.1 port=1")
-    assert code == 3 and "Connection refused" in text
+    assert code == 3 and "Connection refused (Is the server running on that host and accepting TCP/IP connections?)" in text
+    code, text = refusal("host=127.0.0.1,127.0.0.2 port=1")
+    assert code == 3 and '?); connection to server at "127.0.0.2", port 1 failed: ' in text
     code, text = refusal(database.server.conninfo("no_such_database"))
     assert code == 3 and 'database "no_such_database" does not exist' in text
     code, text = refusal("this is no conninfo")
