@@ -198,7 +198,8 @@ static void add_parked(struct pgarray *a, const struct row *row) {
 
 /* The rows that are off the straight way. */
 static void send_parked(struct settle *s, const struct batch *batch) {
-    range_send_park(s->ledger, s->pg, batch, s->arrays);
+    if (s->holds->count > 0) /* a held row keeps its hold */
+        range_send_park(s->ledger, s->pg, batch, s->arrays);
     for (size_t i = 0; i < PARKED_COLUMNS; i++)
         pgarray_begin(&s->arrays[i], parked_types[i].type, 16, parked_types[i].size);
     for (size_t i = 0; i < batch->count; i++)
