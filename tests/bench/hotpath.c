@@ -54,6 +54,11 @@ bool kafka_is_compressing(const struct kafka *k) {
     (void)k;
     return true;
 }
+bool kafka_is_down(const struct kafka *k, const char **reason) {
+    (void)k;
+    *reason = "";
+    return false;
+}
 void kafka_pause_add(struct kafka *k, const char *topic, int32_t partition) {
     (void)k, (void)topic, (void)partition;
 }
@@ -209,7 +214,7 @@ int main(void) {
     w.publisher.kafka = (struct kafka *)&w; /* never looked into */
     all_topics = &w.publisher.topics;
     topic_set_partitions(topics_get(all_topics, "orders", 6), PARTITIONS, 10000);
-    settle_init(&w.settle, &ledger, &w.publisher.holds, w.pg);
+    settle_init(&w.settle, &ledger, &w.publisher.holds, &w.publisher.overdue, w.pg);
     for (int number = 0; number < PAGES; number++) /* the first two find the arrays' sizes */
         page(&w, number, number % 2 == 0 ? NULL : headers, number >= 2);
     printf("%d\n", ROWS);

@@ -8,7 +8,7 @@ import pytest
 from lib.devserver import ROOT
 
 # What tests/bench/hotpath.c walks through. The drivers' far ends, libpq's sending and librdkafka, are not counted.
-SOURCES = ("batch envelope fault hold kafka_code ledger log loop outcome outcome_table partition pgarray publish queue range retry "
+SOURCES = ("batch envelope fault hold kafka_code ledger log loop outcome outcome_table overdue partition pgarray publish queue range retry "
            "route settle topic utf8 window worker").split()
 
 # Instructions a message at -O2, by major version of gcc (what the C library and libpq need for them is included).
