@@ -64,15 +64,16 @@ class Verdict:
 
 
 def verify(database, kafka, topics, is_ordered=lambda key: True, earlier_counts=None,
-           isolation="read_uncommitted"):
+           isolation=None):
     """
     Reads the topics to their ends and compares. is_ordered(key): whether the writers of that key (bytes) kept its order.
-    earlier_counts: topic -> how many partitions it had before.
+    earlier_counts: topic -> how many partitions it had before. isolation: what is read, if that is not for `kafka` to say.
     """
     with database.connect() as connection:
         messages = {row[0]: row[1:] for row in connection.execute(MESSAGES, (topics,))}
         receipts = connection.execute(RECEIPTS, (topics,)).fetchall()
-    records = [record for topic in topics for record in kafka.read_all(topic, isolation)]
+    read = [(topic,) if isolation is None else (topic, isolation) for topic in topics]
+    records = [record for arguments in read for record in kafka.read_all(*arguments)]
     partitions = {topic: {kafka.partitions(topic), *(earlier_counts or {}).get(topic, ())} for topic in topics}
     verdict = Verdict(len(messages), len(records))
     copies = Counter(record.message_id for record in records)
