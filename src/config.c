@@ -107,8 +107,10 @@ static const struct {
     {"DENPYO_KAFKA_LIBS", false},
     {"DENPYO_PYTHON", false},
     {"DENPYO_QUICKSTART_DIR", false},
+    {"DENPYO_TEST_FOLDER", false},
     {"DENPYO_TEST_LARGE_MESSAGES", false},
     {"DENPYO_TEST_SMALL_MESSAGES", false},
+    {"DENPYO_TEST_WORKERS", false},
 };
 
 static const char by_default[] = "default", by_file[] = "file", by_environment[] = "environment", by_flag[] = "flag";

@@ -11,11 +11,11 @@
 
 #include "denpyo/failpoint.h"
 #include "denpyo/log.h"
+#include "denpyo/relay_broker.h"
 #include "denpyo/relay_condition.h"
 #include "denpyo/relay_parts.h"
 #include "denpyo/relay_producer.h"
 
-#define START_BROKER_MS 10000 /* how long the start waits for a broker's first answer */
 #define RECONNECT_FIRST_US 100000
 #define RECONNECT_MOST_US 2000000
 #define QUIET_US 1000000            /* so long without trouble after a reconnection, and the database is back */
@@ -214,38 +214,6 @@ static void note_database(struct relay *r, int64_t now) {
     log_event(LOG_INFO, "database is back", LOG_END);
     r->database_lost = false;
     r->reconnect_wait_us = 0;
-}
-
-/* ---- the broker ---- */
-
-static void note_broker(struct relay *r) {
-    const char *reason;
-    if (r->publisher.kafka == NULL)
-        return;
-    bool is_down = kafka_is_down(r->publisher.kafka, &reason);
-    if (is_down == r->broker_lost)
-        return;
-    r->broker_lost = is_down;
-    if (is_down && r->state == RELAY_START)
-        log_event(LOG_WARN, "no broker can be reached; trying on for a few seconds", log_str("error", reason), LOG_END);
-    else if (is_down)
-        log_event(LOG_WARN, "no broker can be reached; messages wait, nothing fails", log_str("error", reason),
-                  LOG_END);
-    else
-        log_event(LOG_INFO, "broker is back", LOG_END);
-}
-
-static void on_first_answer(struct kafka_lookup *lookup) {
-    struct relay *r = lookup->context;
-    const char *reason;
-    kafka_is_down(lookup->kafka, &reason);
-    if (!lookup->reached)
-        fault_set(&r->end, FAULT_RETRY, "BROKER",
-                  "no broker of \"%s\" (option brokers) answered: %s; check --brokers, the network, and "
-                  "kafka.security.protocol",
-                  r->config->brokers, reason[0] ? reason : kafka_code_text(lookup->unreached_code));
-    r->broker_answered = lookup->reached;
-    kafka_lookup_free(lookup);
 }
 
 /* ---- steps ---- */
@@ -476,7 +444,7 @@ static void run(struct relay *r) {
         if (r->stopping && now >= r->stopping_us + r->config->shutdown_flush_ms * 1000 + 2 * GIVE_UP_US)
             enter(r, RELAY_STOPPED); /* whatever it waits for: a stop comes to an end */
         note_database(r, now);
-        note_broker(r);
+        relay_broker_note(r);
         relay_condition_note(r, now);
         relay_parts_progress(r, now);
         loop_turn(r->loop, r->state == before ? wake_us(r, now) : now); /* a new state takes its first step at once */
@@ -487,8 +455,7 @@ bool relay_run(const struct config *config, struct fault *f) {
     struct relay *r = relay_parts_new(config);
     watch_signals(r);
     if (open_producer(r, &r->end)) {
-        struct kafka_lookup *first = kafka_lookup_new(r->publisher.kafka, 0, START_BROKER_MS, on_first_answer, r);
-        kafka_lookup_submit(first, r->kafka_worker);
+        relay_broker_await(r);
         run(r);
     }
     log_progress(NULL);
