@@ -14,6 +14,7 @@
 #include "denpyo/route.h"
 
 #define LARGE_FACTOR 8         /* a payload above so many times its share of a page ends the page */
+#define SLOW_FACTOR 8          /* a page that took too long is asked for again with so many times fewer rows */
 #define RELEASE_FIRST 10000    /* fewer released rows than this go before any new page */
 #define ABSENT_STALE_US 500000 /* a retried row's topic is looked up again when the last answer is older */
 #define DECISION_US 1000000    /* how often it is asked whether a person made a parked row due */
@@ -52,6 +53,11 @@ int64_t claim_reset(struct claim *c) {
     c->poll_after_us = 0;
     c->ledger->ask_next_due = true;
     return staged;
+}
+
+void claim_slow_down(struct claim *c) {
+    if (c->state == CLAIM_PAGE)
+        c->row_bytes *= SLOW_FACTOR;
 }
 
 void claim_stop(struct claim *c) {

@@ -88,7 +88,7 @@ const struct cli_exit_row cli_exits[] = {
     {CLI_DATABASE, "PostgreSQL cannot be reached or refuses the connection"},
     {CLI_BROKER, "Kafka cannot be reached or refuses the connection"},
     {CLI_SCHEMA, "the outbox schema is missing, foreign or of another version"},
-    {CLI_PRIVILEGE, "the role lacks a privilege"},
+    {CLI_PRIVILEGE, "the role lacks a privilege, or row-level security hides rows from it"},
 };
 const size_t cli_exit_count = sizeof cli_exits / sizeof *cli_exits;
 

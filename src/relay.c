@@ -150,6 +150,8 @@ static void lose_database(struct relay *r, const struct fault *f, int64_t now) {
         r->database_lost = true;
     }
     each_connection(r, pg_close);
+    if (strcmp(f->code, PG_TIMED_OUT) == 0)
+        claim_slow_down(&r->claim);
     claim_reset(&r->claim);
     lease_reconnect(&r->lease);
     sweep_reset(&r->sweep);

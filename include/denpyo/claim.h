@@ -57,6 +57,8 @@ void claim_step(struct claim *c, int64_t now_us);
 
 /* The relay is to end: a page that is being read is given back, a claim that is being committed stands. For good. */
 void claim_stop(struct claim *c);
+/* Before claim_reset, when a statement timed out: if it was that of a page, the next one has fewer rows. */
+void claim_slow_down(struct claim *c);
 
 /* The connection was lost: what was under way is forgotten; the ledger's cursor must be loaded again. Returns the
  * staged batch's id, or 0. */

@@ -69,6 +69,7 @@ enum pg_state pg_state(const struct pg *pg);
 const struct fault *pg_fault(const struct pg *pg);
 /* Row-level security would have hidden rows from a transaction with row_security = off; FAULT_FATAL. */
 #define PG_ROWS_HIDDEN "ROWS_HIDDEN"
+#define PG_TIMED_OUT "57014" /* query_canceled, mostly by statement_timeout */
 /* Number of calls that are not answered yet. */
 size_t pg_pending(const struct pg *pg);
 /* The user it connected as; "" while it is closed. */

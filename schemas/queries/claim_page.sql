@@ -6,7 +6,8 @@ select m.id, m.message_id, m.topic,
        m.partition,
        case when octet_length(m.payload) <= $6::int then m.payload end,
        case when octet_length(m.payload_bytes) <= $6::int then m.payload_bytes end,
-       case when pg_column_size(m.headers) <= 200 or octet_length(m.headers::text) <= $6::int then m.headers::text end,
+       case when pg_column_size(m.headers) <= 200 then m.headers::text when pg_column_size(m.headers) > $6::int then null
+            when octet_length(m.headers::text) <= $6::int then m.headers::text end,
        case when m.available_at > clock_timestamp() then m.available_at end,
        case when case when m.tombstone then m.payload is not null or m.payload_bytes is not null
                       else (m.payload is null) = (m.payload_bytes is null) end or m.key is not null and m.key_bytes is not null then 0
@@ -14,6 +15,7 @@ select m.id, m.message_id, m.topic,
             when octet_length(m.payload_bytes) > $6::int then octet_length(m.payload_bytes)
             when octet_length(m.key) > $6::int then -octet_length(m.key)
             when octet_length(m.key_bytes) > $6::int then -octet_length(m.key_bytes)
+            when pg_column_size(m.headers) > $6::int then -pg_column_size(m.headers)
             when pg_column_size(m.headers) > 200 and octet_length(m.headers::text) > $6::int then -octet_length(m.headers::text) end
 from :"schema".message m
 where m.id > $3::bigint and m.id <= $4::bigint

@@ -90,6 +90,7 @@ def test_a_bad_file_is_told_line_and_column(run_denpyo, tmp_path, text, message)
     (["status", "--postgres", "password=geheim hst=a"], {}, 'invalid connection option "hst"'),
     (["status", "--postgres", "postgresql://a/b?hst=c"], {}, 'invalid URI query parameter: "hst"'),
     (["status", "--postgres", "host=a password=x geheim=y"], {}, 'invalid connection option "******"'),
+    (["status", "--postgres", 'host=a password=x gehe"im"geheim'], {}, 'missing "=" after "***'),
     (["status", "--postgres", "postgresql://u:x/?geheim=y@a/b"], {}, 'invalid URI query parameter: "******"'),
     (["status", "--config", "/nonexistent"], {}, "/nonexistent: No such file or directory"),
     (["status", "--postgres", "host=a pasword=geheim"], {}, "postgres"),
