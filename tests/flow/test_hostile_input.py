@@ -208,6 +208,7 @@ def ascii_outbox(postgres, initialise):
     database = Database(postgres, name)
     try:
         with closing(Outbox(initialise(database))) as opened:
+            opened.sql("set client_encoding to 'UTF8'")  # else the driver gives bytes for texts
             yield opened
     finally:
         database.drop()
