@@ -166,26 +166,6 @@ static void lose_database(struct relay *r, const struct fault *f, int64_t now) {
     r->reconnect_us = now + r->reconnect_wait_us;
 }
 
-/* Says what to do when the schema or a privilege is missing. */
-static void add_remedy(const struct relay *r, struct fault *f) {
-    size_t size = strlen(f->text);
-    if (strcmp(f->code, "42P01") == 0 || strcmp(f->code, "3F000") == 0) /* undefined_table, invalid_schema_name */
-        snprintf(f->text + size, sizeof f->text - size, "; was the schema \"%s\" dropped? run denpyo init",
-                 r->config->schema);
-    const char *user = pg_user(r->connections[RELAY_LEASE]), *table = strchr(f->text, '"');
-    if (strcmp(f->code, PG_ROWS_HIDDEN) == 0)
-        snprintf(f->text + size, sizeof f->text - size,
-                 "; the relay must see every row and waits: alter table \"%s\".%.*s disable row level security, or "
-                 "alter role \"%s\" bypassrls",
-                 r->config->schema, table ? (int)strcspn(table + 1, "\"") + 2 : 1, table ? table : "…", user);
-    if (strcmp(f->code, "42703") == 0 || strcmp(f->code, "42883") == 0) /* undefined_column, undefined_function */
-        snprintf(f->text + size, sizeof f->text - size, "; the schema \"%s\" is not as denpyo init made it",
-                 r->config->schema);
-    if (strcmp(f->code, "42501") == 0) /* insufficient_privilege */
-        snprintf(f->text + size, sizeof f->text - size, "; GRANT %s TO %s gives the relay what it needs",
-                 r->config->role_relay, user);
-}
-
 static void step_connections(struct relay *r, int64_t now) {
     static const struct fault in_recovery = {
         FAULT_RETRY, "recovery", "this server is a standby in recovery: the cursor only moves on a read-write server"};
@@ -200,7 +180,7 @@ static void step_connections(struct relay *r, int64_t now) {
             trouble = pg_fault(r->connections[i]);
     if (trouble != NULL) {
         struct fault copy = *trouble;
-        add_remedy(r, &copy);
+        relay_parts_remedy(r, &copy);
         lose_database(r, &copy, now);
     }
     if (now >= r->reconnect_us)

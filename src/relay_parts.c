@@ -3,6 +3,7 @@
 
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 #include <unistd.h>
 
 #include "denpyo/log.h"
@@ -129,4 +130,23 @@ void relay_parts_progress(struct relay *r, int64_t now_us) {
     log_progress(line);
     r->progress_us = now_us;
     r->progress_rows = rows;
+}
+
+void relay_parts_remedy(const struct relay *r, struct fault *f) {
+    size_t size = strlen(f->text);
+    if (strcmp(f->code, "42P01") == 0 || strcmp(f->code, "3F000") == 0) /* undefined_table, invalid_schema_name */
+        snprintf(f->text + size, sizeof f->text - size, "; was the schema \"%s\" dropped? run denpyo init",
+                 r->config->schema);
+    const char *user = pg_user(r->connections[RELAY_LEASE]), *table = strchr(f->text, '"');
+    if (strcmp(f->code, PG_ROWS_HIDDEN) == 0)
+        snprintf(f->text + size, sizeof f->text - size,
+                 "; the relay must see every row and waits: alter table \"%s\".%.*s disable row level security, or "
+                 "alter role \"%s\" bypassrls",
+                 r->config->schema, table ? (int)strcspn(table + 1, "\"") + 2 : 1, table ? table : "…", user);
+    if (strcmp(f->code, "42703") == 0 || strcmp(f->code, "42883") == 0) /* undefined_column, undefined_function */
+        snprintf(f->text + size, sizeof f->text - size, "; the schema \"%s\" is not as denpyo init made it",
+                 r->config->schema);
+    if (strcmp(f->code, "42501") == 0) /* insufficient_privilege */
+        snprintf(f->text + size, sizeof f->text - size, "; GRANT %s TO %s gives the relay what it needs",
+                 r->config->role_relay, user);
 }

@@ -67,4 +67,7 @@ void relay_parts_free(struct relay *r);
 /* Rewrites the terminal's progress line when it is time. */
 void relay_parts_progress(struct relay *r, int64_t now_us);
 
+/* Adds to a fault of the database what to do when the schema or a privilege is missing, or rows are hidden. */
+void relay_parts_remedy(const struct relay *r, struct fault *f);
+
 #endif
