@@ -4,6 +4,15 @@
 #include <librdkafka/rdkafka.h>
 #include <stdlib.h>
 
+static void note_leaders(struct kafka_lookup *l, size_t i, const struct rd_kafka_metadata_topic *t) {
+    l->has_leader[i] = calloc((size_t)t->partition_cnt, sizeof **l->has_leader);
+    if (l->has_leader[i] == NULL)
+        abort();
+    for (int k = 0; k < t->partition_cnt; k++)
+        if (t->partitions[k].id >= 0 && t->partitions[k].id < t->partition_cnt)
+            l->has_leader[i][t->partitions[k].id] = t->partitions[k].leader >= 0;
+}
+
 /* One topic's partitions; leaves counts[i] and codes[i] as the contract says. False: no broker answered. Runs on the
  * worker. */
 static bool look_up_one(struct kafka_lookup *l, size_t i) {
@@ -19,6 +28,8 @@ static bool look_up_one(struct kafka_lookup *l, size_t i) {
         const struct rd_kafka_metadata_topic *t = metadata->topic_cnt > 0 ? &metadata->topics[0] : NULL;
         l->codes[i] = t ? t->err : RD_KAFKA_RESP_ERR_UNKNOWN_TOPIC_OR_PART;
         l->counts[i] = t ? t->partition_cnt : 0;
+        if (l->counts[i] > 0)
+            note_leaders(l, i, t);
         /* A topic that is being created has no leader yet, or no partitions: that is no answer. */
         if (l->counts[i] == 0 && (l->codes[i] == 0 || l->codes[i] == RD_KAFKA_RESP_ERR_LEADER_NOT_AVAILABLE))
             l->counts[i] = -1;
@@ -88,7 +99,8 @@ struct kafka_lookup *kafka_lookup_new(struct kafka *k, size_t count, int timeout
     l->counts = calloc(count + 1, sizeof *l->counts);
     l->codes = calloc(count + 1, sizeof *l->codes);
     l->limits = calloc(count + 1, sizeof *l->limits);
-    if (l->names == NULL || l->counts == NULL || l->codes == NULL || l->limits == NULL)
+    l->has_leader = calloc(count + 1, sizeof *l->has_leader);
+    if (l->names == NULL || l->counts == NULL || l->codes == NULL || l->limits == NULL || l->has_leader == NULL)
         abort();
     return l;
 }
@@ -101,8 +113,11 @@ void kafka_lookup_submit(struct kafka_lookup *l, struct worker *worker) {
 void kafka_lookup_free(struct kafka_lookup *l) {
     if (l == NULL)
         return;
-    for (size_t i = 0; i < l->count; i++)
+    for (size_t i = 0; i < l->count; i++) {
         free(l->names[i]);
+        free(l->has_leader[i]);
+    }
+    free(l->has_leader);
     free(l->names);
     free(l->counts);
     free(l->codes);

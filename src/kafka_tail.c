@@ -57,6 +57,7 @@ void kafka_tail_free(struct kafka_tail *tail) {
         free(tail->topics[i].name);
         free(tail->topics[i].starts);
         free(tail->topics[i].mark);
+        free(tail->topics[i].is_away);
     }
     free(tail->topics);
     free(tail->wanted);
@@ -136,6 +137,13 @@ static bool is_lasting(rd_kafka_resp_err_t err) {
            err == RD_KAFKA_RESP_ERR__UNKNOWN_PARTITION || err == RD_KAFKA_RESP_ERR_TOPIC_AUTHORIZATION_FAILED;
 }
 
+static void note_away(struct kafka_tail_topic *topic, int32_t partition, int32_t partitions) {
+    if (topic->is_away == NULL && (topic->is_away = calloc((size_t)partitions, sizeof *topic->is_away)) == NULL)
+        abort();
+    topic->partitions = partitions;
+    topic->is_away[partition] = true;
+}
+
 /* The topic's partitions at this moment; false when no broker answered. */
 static bool list_parts(struct reader *r, size_t index) {
     struct kafka_tail_topic *topic = &r->tail->topics[index];
@@ -151,12 +159,17 @@ static bool list_parts(struct reader *r, size_t index) {
         r->parts = realloc(r->parts, (r->part_count + count) * sizeof *r->parts);
         if (r->parts == NULL)
             abort();
-        for (size_t i = 0; i < count; i++)
+        for (size_t i = 0; i < count; i++) {
+            if (!r->tail->is_read_committed && md->topics[0].partitions[i].leader < 0) {
+                note_away(topic, (int32_t)i, (int32_t)count);
+                continue;
+            }
             r->parts[r->part_count++] = (struct part){.topic = topic,
                                                       .topic_index = (int32_t)index,
                                                       .rkt = r->rkts[index],
                                                       .partition = (int32_t)i,
                                                       .next = -1};
+        }
     }
     rd_kafka_metadata_destroy(md);
     return true;
@@ -307,6 +320,10 @@ static void look_up(struct worker_job *job) {
     qsort(tail->wanted, tail->wanted_count, sizeof *tail->wanted, compare_wanted);
     for (size_t i = 0; i < tail->wanted_count; i++)
         tail->wanted[i].offset = -1;
+    for (size_t i = 0; i < tail->topic_count; i++) {
+        free(tail->topics[i].is_away);
+        tail->topics[i].is_away = NULL;
+    }
     if (tail->options->transactional_id != NULL && !kafka_mark_read(tail))
         return;
     r.rk = kafka_consumer_open(tail->options, NULL, tail->is_read_committed, &tail->fault);

@@ -4,6 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "denpyo/ledger.h"
 #include "denpyo/log.h"
 #include "denpyo/loop.h"
 #include "denpyo/outcome.h"
@@ -12,7 +13,10 @@
 
 #define LOOK_US 200000       /* between two looks at the lanes */
 #define ASK_AGAIN_US 1000000 /* for results whose rows did not come */
-#define ANSWER_AGE_FACTOR 4  /* of close_us: an older answer says nothing about now */
+#define SILENCE_SHARE 4      /* of close_us, and */
+#define SILENCE_US 1000000   /* so much more without an answer: the cluster is away */
+#define ASK_SHARE 4          /* of close_us: after so long it is asked whether it is there */
+#define NO_LEADER "whether the message arrived can be read when it is back"
 #define CODE "NO_ACKNOWLEDGMENT"
 
 void overdue_init(struct overdue *o, int64_t close_ms) {
@@ -21,20 +25,23 @@ void overdue_init(struct overdue *o, int64_t close_ms) {
 
 void overdue_clear(struct overdue *o) {
     free(o->results);
+    free(o->waits);
     *o = (struct overdue){.close_us = o->close_us, .answering_us = o->answering_us, .answered_us = o->answered_us};
 }
 
 void overdue_free(struct overdue *o) {
     free(o->results);
+    free(o->waits);
 }
 
 void overdue_note_answer(struct overdue *o, bool has_answered, int64_t now_us) {
-    if (!has_answered)
-        o->answering_us = 0;
-    else if (o->answering_us == 0)
-        o->answering_us = now_us;
-    if (has_answered)
+    if (has_answered) {
         o->answered_us = now_us;
+        if (o->answering_us == 0)
+            o->answering_us = now_us;
+    } else if (now_us - o->answered_us > o->close_us / SILENCE_SHARE + SILENCE_US) {
+        o->answering_us = 0;
+    }
 }
 
 /* ---- who is overdue ---- */
@@ -44,7 +51,7 @@ static bool cluster_answers(const struct publisher *p, int64_t now_us) {
     const struct overdue *o = &p->overdue;
     const char *reason;
     return !kafka_is_down(p->kafka, &reason) && o->answering_us != 0 && now_us - o->answering_us >= o->close_us &&
-           now_us - o->answered_us <= o->close_us / ANSWER_AGE_FACTOR + LOOK_US * ANSWER_AGE_FACTOR;
+           now_us - o->answered_us <= o->close_us / SILENCE_SHARE + SILENCE_US;
 }
 
 /* Marks lanes. A lane whose group has part of its reports gets the others any moment. */
@@ -57,7 +64,7 @@ static size_t find_lanes(struct publisher *p, int64_t now_us) {
             if (lane->group_open == 0 || lane->is_overdue || lane->refused.count > 0)
                 continue;
             int64_t waits_us = now_us - lane->sent_us;
-            if (waits_us > p->overdue.close_us / ANSWER_AGE_FACTOR)
+            if (waits_us > p->overdue.close_us / ASK_SHARE)
                 route_ask(p, t); /* does the cluster answer? */
             if (answers && waits_us > p->overdue.close_us) {
                 lane->is_overdue = true;
@@ -141,15 +148,17 @@ static void detach(struct publisher *p, struct batch *first) {
                 hold_waiting(p, &t->lanes[i]);
 }
 
-void overdue_step(struct publisher *p, struct batch *first, int64_t now_us) {
-    if (p->is_transactional || p->kafka == NULL || p->in_flight == p->overdue.on_wire || now_us < p->overdue.next_us)
+void overdue_step(struct publisher *p, const struct ledger *ledger, int64_t now_us) {
+    if (p->is_transactional || p->kafka == NULL || now_us < p->overdue.next_us)
         return;
     p->overdue.next_us = now_us + LOOK_US;
-    if (find_lanes(p, now_us) > 0)
-        detach(p, first);
+    if (p->in_flight > p->overdue.on_wire && find_lanes(p, now_us) > 0)
+        detach(p, ledger->open.first);
+    if (ledger->kept.bytes > (size_t)p->options.kept_bytes)
+        p->must_look_up = true;
 }
 
-/* ---- reports, and the claim that takes the rows back ---- */
+/* ---- what cannot be looked up ---- */
 
 static void add_result(struct overdue *o, const struct row *row) {
     if (o->count == o->capacity) {
@@ -161,6 +170,59 @@ static void add_result(struct overdue *o, const struct row *row) {
     o->results[o->count++] =
         (struct overdue_result){row->id, row->offset, row->partition, (enum kafka_delivery)row->delivery, false};
 }
+
+void overdue_await(struct publisher *p, struct row *row, int32_t partition) {
+    bool is_any = partition == INT32_MAX;
+    if (is_any)
+        batch_set_trouble(row, SCOPE_KEY, "NO_LEADER", "a partition of topic %s has no leader: " NO_LEADER,
+                          row->topic->name);
+    else
+        batch_set_trouble(row, SCOPE_PARTITION, "NO_LEADER", "partition %d of topic %s has no leader: " NO_LEADER,
+                          (int)partition, row->topic->name);
+    row->partition = is_any ? row->partition : partition;
+    row->is_overdue = row->is_awaiting = true;
+    batch_close_row(row, ROW_UNSURE);
+    holds_block(&p->holds, row);
+}
+
+static void add_wait(struct overdue *o, const struct row *row) {
+    if (o->wait_count == o->wait_capacity) {
+        o->wait_capacity = o->wait_capacity == 0 ? 256 : o->wait_capacity * 2;
+        o->waits = realloc(o->waits, o->wait_capacity * sizeof *o->waits);
+        if (o->waits == NULL)
+            abort();
+    }
+    int32_t partition = row->trouble->scope == SCOPE_PARTITION ? row->partition : INT32_MAX;
+    o->waits[o->wait_count++] = (struct overdue_wait){row->id, row->topic, partition};
+    row->topic->awaited++;
+}
+
+static bool can_be_read(const struct overdue_wait *w, int32_t count, const bool *has_leader) {
+    if (w->partition < count)
+        return has_leader[w->partition];
+    for (int32_t i = 0; i < count; i++)
+        if (!has_leader[i])
+            return false;
+    return true; /* also when the topic is gone */
+}
+
+void overdue_note_leaders(struct overdue *o, struct topic *topic, int32_t count, const bool *has_leader) {
+    if (topic->awaited == 0 || count < 0)
+        return;
+    size_t left = 0;
+    for (size_t i = 0; i < o->wait_count; i++) {
+        const struct overdue_wait *w = &o->waits[i];
+        if (w->topic == topic && can_be_read(w, count, has_leader)) {
+            add_result(o, &(struct row){.id = w->id, .delivery = KAFKA_MAYBE_PERSISTED});
+            topic->awaited--;
+        } else {
+            o->waits[left++] = *w;
+        }
+    }
+    o->wait_count = left;
+}
+
+/* ---- reports, and the claim that takes the rows back ---- */
 
 void overdue_report(struct overdue *o, struct row *row, const struct kafka_report *report) {
     row->offset = report->offset;
@@ -176,6 +238,8 @@ bool overdue_settled(struct overdue *o, struct batch *batch) {
     for (size_t i = 0; i < batch->count; i++)
         if (batch->rows[i].is_reported)
             add_result(o, &batch->rows[i]);
+        else if (batch->rows[i].is_awaiting)
+            add_wait(o, &batch->rows[i]);
     batch->is_kept = true;
     return batch->on_wire > 0;
 }

@@ -10,6 +10,8 @@
 #include "denpyo/log.h"
 #include "denpyo/loop.h"
 #include "denpyo/mark.h"
+#include "denpyo/overdue.h"
+#include "denpyo/partition.h"
 #include "denpyo/pgarray.h"
 
 #define SETTLE_MS 300          /* the ends must have stood still for so long */
@@ -72,9 +74,21 @@ static void close_arrived(struct reconcile *rc, struct row *row, int32_t partiti
     holds_resolve(&rc->publisher->holds, row);
 }
 
+/* The partition that could hold the row and could not be read, because it has no leader; -1 = there is none, INT32_MAX
+ * = any. */
+static int32_t away_partition(const struct row *row, const struct kafka_tail_topic *topic) {
+    if (topic->is_away == NULL)
+        return -1;
+    if (row->key == NULL && !row->is_explicit)
+        return INT32_MAX;
+    int32_t partition =
+        row->is_explicit ? row->partition : partition_of_key(row->key, (size_t)row->key_size, topic->partitions);
+    return partition < topic->partitions && topic->is_away[partition] ? partition : -1;
+}
+
 static void take_found(struct reconcile *rc) {
     struct kafka_tail *tail = rc->tail;
-    size_t vanished = 0, doubtful = 0;
+    size_t vanished = 0, doubtful = 0, unread = 0;
     take_marks(rc);
     for (size_t i = 0; i < tail->wanted_count; i++) {
         struct kafka_tail_wanted *w = &tail->wanted[i];
@@ -83,6 +97,9 @@ static void take_found(struct reconcile *rc) {
         } else if (has_arrived(rc, w->opaque, &tail->topics[w->topic])) {
             close_arrived(rc, w->opaque, -1, -1);
             vanished++;
+        } else if (away_partition(w->opaque, &tail->topics[w->topic]) >= 0) {
+            overdue_await(rc->publisher, w->opaque, away_partition(w->opaque, &tail->topics[w->topic]));
+            unread++;
         } else {
             doubtful += ((struct row *)w->opaque)->is_unsure;
         }
@@ -92,6 +109,9 @@ static void take_found(struct reconcile *rc) {
             log_event(LOG_WARN, "a topic cannot be read: what may have arrived there is sent again with the same id",
                       log_str("topic", tail->topics[i].name), log_str("code", kafka_code_name(tail->topics[i].code)),
                       LOG_END);
+    if (unread > 0)
+        log_event(LOG_WARN, "partitions without a leader cannot be read: messages that may have arrived there wait",
+                  log_int("messages", (int64_t)unread), LOG_END);
     if (doubtful > 0 && rc->publisher->is_transactional)
         log_event(LOG_WARN,
                   "records were deleted before they could be looked up, and no mark tells of them: messages may be "
@@ -99,7 +119,7 @@ static void take_found(struct reconcile *rc) {
                   log_int("messages", (int64_t)doubtful), LOG_END);
     log_event(LOG_INFO, "looked up what arrived before the restart", log_int("messages", (int64_t)tail->wanted_count),
               log_int("arrived", (int64_t)tail->found), log_int("arrived_and_gone", (int64_t)vanished),
-              log_int("to_send", (int64_t)(tail->wanted_count - tail->found - vanished)),
+              log_int("to_send", (int64_t)(tail->wanted_count - tail->found - vanished - unread)),
               log_int("records_read", (int64_t)atomic_load(&tail->read)),
               log_int("ms", (loop_now_us() - rc->started_us) / 1000), LOG_END);
 }

@@ -261,7 +261,7 @@ static bool step_leader(struct relay *r, int64_t now) {
         begin_anew(r);
     }
     if (lease_is_ours(&r->lease, now)) {
-        overdue_step(&r->publisher, r->ledger.open.first, now);
+        overdue_step(&r->publisher, &r->ledger, now);
         step_transaction(r, now);
         publish_step(&r->publisher);
     }

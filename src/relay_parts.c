@@ -54,7 +54,8 @@ struct relay *relay_parts_new(const struct config *config) {
                                            .metadata_refresh_ms = config->metadata_refresh_ms,
                                            .absent_probe_ms = 1000,
                                            .lookup_timeout_ms = LOOKUP_TIMEOUT_MS,
-                                           .close_ms = config->batch_close_ms},
+                                           .close_ms = config->batch_close_ms,
+                                           .kept_bytes = 2 * config->inflight_bytes},
                  r->kafka_worker);
     settle_init(&r->settle, &r->ledger, &r->publisher.holds, &r->publisher.overdue, r->connections[RELAY_SETTLE]);
     claim_init(&r->claim,

@@ -306,10 +306,12 @@ static void looked_up(struct kafka_lookup *lookup) {
             has_answered = has_answered && lookup->counts[i] >= 0;
         if (!has_answered)
             p->lookup_after_us = loop_now_us() + RETRY_LOOKUP_US;
-        overdue_note_answer(&p->overdue, has_answered, loop_now_us());
-        for (size_t i = 0; i < lookup->count; i++)
-            answer(p, topics_get(&p->topics, lookup->names[i], strlen(lookup->names[i])), lookup->counts[i],
-                   lookup->codes[i], &lookup->limits[i]);
+        overdue_note_answer(&p->overdue, lookup->reached, loop_now_us());
+        for (size_t i = 0; i < lookup->count; i++) {
+            struct topic *topic = topics_get(&p->topics, lookup->names[i], strlen(lookup->names[i]));
+            answer(p, topic, lookup->counts[i], lookup->codes[i], &lookup->limits[i]);
+            overdue_note_leaders(&p->overdue, topic, lookup->counts[i], lookup->has_leader[i]);
+        }
     }
     kafka_lookup_free(lookup);
 }
@@ -335,7 +337,7 @@ static void ask_again(struct publisher *p, int64_t now) {
     int64_t stale = now - p->options.metadata_refresh_ms * 1000;
     for (struct topic *t = topics_next(&p->topics, NULL); t != NULL; t = topics_next(&p->topics, t))
         if ((t->state == TOPIC_READY && (t->looked_up_us < stale || t->vanished_us != 0)) ||
-            (t->state == TOPIC_ABSENT && t->hold != NULL))
+            (t->state == TOPIC_ABSENT && t->hold != NULL) || t->awaited > 0)
             route_ask(p, t);
 }
 

@@ -22,6 +22,7 @@ struct kafka_lookup {
     char **names;
     int32_t *counts;
     int *codes;
+    bool **has_leader;           /* of each of counts[i] partitions; NULL when there is none */
     struct kafka_limits *limits; /* of the topics that are there */
     size_t count;
     int timeout_ms;

@@ -34,6 +34,8 @@ struct kafka_tail_topic {
     bool is_unreadable; /* out: the broker did not let us read it (or it is gone): what is not found is unknown */
     int code;           /* out: librdkafka's code for that */
     bool is_cut;        /* out: records that we would have read were deleted: what is not found may have arrived */
+    bool *is_away;      /* out, at least once: of each partition, whether it has no leader and was not read; or NULL */
+    int32_t partitions; /* out, with is_away */
     char *mark;         /* out, exactly once: the text of the mark that was committed for it, NULL = none */
     int64_t mark_offset;
 };

@@ -10,6 +10,7 @@
 #include "denpyo/kafka.h"
 #include "denpyo/pgarray.h"
 
+struct ledger;
 struct publisher;
 
 /* What the broker said of an overdue row, until the row is claimed again. */
@@ -21,6 +22,13 @@ struct overdue_result {
     bool is_taken;
 };
 
+/* A row that cannot be looked up before its partition (INT32_MAX: before every one of its topic) has a leader again. */
+struct overdue_wait {
+    int64_t id;
+    struct topic *topic;
+    int32_t partition;
+};
+
 /*
  * One dead partition must not keep a batch open. When a group has waited for so long although the cluster answers, its
  * rows are closed as `requesting`, everything else of the partition is held behind the lowest of them, and the batches
@@ -28,8 +36,12 @@ struct overdue_result {
  * the rows are claimed as parked ones are, and what the report said takes the place of a look-up. Invariants:
  *  1. An overdue row is parked as `requesting` without a time: this process knows of it. Whoever loads the ledger in
  *     full, because it does not, makes it due.
- *  2. A batch stays in memory while librdkafka has an overdue row of it.
+ *  2. A batch stays in memory while librdkafka has an overdue row of it. When that is too much, the producer is made
+ *     anew: it lets go of them, and they are looked up.
  *  3. A row has a result when its report came and its batch is settled, not before.
+ *
+ * The rows that a look-up cannot find because their partition has no leader go the same way: out of their batches, and
+ * back as soon as it can be read.
  */
 struct overdue {
     int64_t close_us;     /* how long a group may wait */
@@ -41,6 +53,8 @@ struct overdue {
     size_t on_wire;       /* overdue rows without a report */
     struct overdue_result *results;
     size_t count, capacity, taken;
+    struct overdue_wait *waits;
+    size_t wait_count, wait_capacity;
     size_t listed; /* so many results, sorted by id, were in the last query of parked rows */
 };
 
@@ -49,13 +63,19 @@ void overdue_init(struct overdue *o, int64_t close_ms);
 void overdue_clear(struct overdue *o);
 void overdue_free(struct overdue *o);
 
-/* The cluster answered a look-up, or did not. */
+/* The cluster answered a look-up, or did not. One that another broker would have answered does not count. */
 void overdue_note_answer(struct overdue *o, bool has_answered, int64_t now_us);
 
-/* Looks for groups that are overdue, now and then, and closes their rows; first is the oldest open batch. Not in
+/* Looks for groups that are overdue, now and then, and closes their rows. Not in
  * exactly-once mode: there a transaction waits for all its partitions, as the broker's own end of it does. Never
  * blocks. */
-void overdue_step(struct publisher *p, struct batch *first, int64_t now_us);
+void overdue_step(struct publisher *p, const struct ledger *ledger, int64_t now_us);
+
+/* The row, OPEN and in no lane, may have arrived in this partition (INT32_MAX: in any), which cannot be read now. */
+void overdue_await(struct publisher *p, struct row *row, int32_t partition);
+
+/* What a look-up says of a topic: its partitions (< 0: nothing) and which of them have a leader. */
+void overdue_note_leaders(struct overdue *o, struct topic *topic, int32_t count, const bool *has_leader);
 
 /* A delivery report of an overdue row. */
 void overdue_report(struct overdue *o, struct row *row, const struct kafka_report *report);

@@ -27,7 +27,8 @@ struct publish_options {
     int64_t metadata_refresh_ms; /* how often the partitions of known topics are counted again */
     int64_t absent_probe_ms;     /* the same for topics that are absent */
     int lookup_timeout_ms;
-    int64_t close_ms; /* how long a batch waits for a partition that acknowledges nothing */
+    int64_t kept_bytes; /* memory that overdue rows may keep */
+    int64_t close_ms;   /* how long a batch waits for a partition that acknowledges nothing */
 };
 
 /*

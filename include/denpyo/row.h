@@ -57,6 +57,7 @@ struct row {
     bool is_marked;       /* a mark says that it was committed in a transaction */
     bool is_overdue;      /* UNSURE, and librdkafka has it or had it: see overdue.h */
     bool is_reported;     /* overdue, and its report came */
+    bool is_awaiting;     /* overdue, because its partition cannot be read */
     int delivery;         /* its report's enum kafka_delivery */
     bool is_explicit;     /* the application chose the partition */
     bool is_ranged;       /* HELD: the settlement parks it in a range, not by itself */

@@ -57,6 +57,7 @@ struct topic {
     bool asked;          /* a look-up is under way or wanted */
     struct hold *hold;   /* the whole topic is held, or NULL */
     struct hold *partition_holds; /* partitions of it that are held, linked through hold.next */
+    size_t awaited;               /* rows of it that wait until a partition can be read: see overdue.h */
     size_t key_holds;             /* keys of it that are held */
     uint32_t next_keyless;        /* where the next row without a key goes */
     int index;                    /* place in a settlement's topic_names while one is encoded, else -1 */

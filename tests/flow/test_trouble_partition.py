@@ -137,7 +137,9 @@ def test_the_relay_ends_while_a_partition_is_dead(outbox, brokers, topic, relay,
         wait_dispatched(outbox.database, 200)
         getattr(old, end)()
         new = relay(outbox.database, *close_soon, brokers=first.bootstrap)
+        new.wait_log("partitions without a leader cannot be read", 90)
         wait_dispatched(outbox.database, 200, 90)
+        assert outbox.sql("select count(*) > 0 as n from outbox.status where error_code = 'NO_LEADER'")[0].n
         revive(second, topic)
         wait_until(lambda: outbox.sql("select count(*) = 0 as n from outbox.parked")[0].n, 120, "nothing parked any more")
     wait_settled(outbox.database)
