@@ -75,7 +75,7 @@ create table :"schema".batch (
 );
 
 -- The receipt of a batch, inserted once when it closes. Batches close in order: open are those above the newest settlement.
--- topics[i] is a 1-based index into topic_names. Rows of the batch that are in neither array are in parked.
+-- topics[i] is a 1-based index into topic_names. Rows of the batch that are not in its arrays are in parked or in parked_range.
 create table :"schema".settlement (
     relay       text not null,
     id          bigint not null,

@@ -14,8 +14,8 @@
  * higher id are held. Of a partition all others are: what librdkafka has of it may still arrive.
  *  2. not blocked ("releasing"): waits_for is resolved; the rows that waited for it come back in id order, and until
  * the last has, newer rows are held too.
- *  3. parked counts held rows in the database that no open batch has taken; pending those in batches that are not
- * settled.
+ *  3. parked counts held rows in the database, also in ranges, that no open batch has taken; pending those in batches
+ * that are not settled.
  *  4. A hold ends when it is releasing and both counts are 0.
  *  5. A query of parked rows brings the lowest ids of all holds that it lists: its rows pass each of these, also those
  * that waited elsewhere.

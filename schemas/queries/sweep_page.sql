@@ -1,5 +1,6 @@
 -- One step of the sweep: what became of the next messages? Those whose page was closed and that have neither a receipt nor a parked
--- row are parked: due now, so that they go out in the order of their key. Reads ids alone (the primary key, receipts, parked rows);
+-- row, nor lie in a parked range, are parked: due now, so that they go out in the order of their key. Reads ids alone (the primary key,
+-- receipts, parked rows, ranges);
 -- a message itself is read only when nothing is known of it.
 -- One row: the last id looked at (null: none), how many were looked at, how many were parked, the lowest of these.
 -- $1 relay; $2 id to begin after; $3 most messages; $4 what to say of those that are found
