@@ -62,16 +62,17 @@ def latency_show(raw):
     for one in raw["rates"]:
         for r in one["rounds"]:
             late, receipt, due = r["commit_to_consumer_ms"], r["commit_to_receipt_ms"], r["due_to_commit_ms"]
+            claim, sent = r["commit_to_claim_ms"], r["claim_to_consumer_ms"]
             alone = r["alone"] or {"due_to_commit_ms": {"p50": None, "p99": None}, "wal_bytes": None, "postgres_cpu_us": None}
             number = lambda value, pattern: "–" if value is None else pattern.format(value)
             rows.append([f"{one['rate']:,}", f"{r['fsync_ms'][0]:.1f} / {r['fsync_ms'][1]:.1f}", f"{late['p50']:.1f} / {late['p99']:.1f}",
-                         f"{late['max']:.0f}", f"{receipt['p50']:.1f} / {receipt['p99']:.1f}", f"{due['p50']:.1f} / {due['p99']:.1f}",
+                         f"{late['max']:.0f}", f"{claim['p50']:.1f} / {claim['p99']:.1f}", f"{sent['p50']:.1f} / {sent['p99']:.1f}", f"{receipt['p50']:.1f} / {receipt['p99']:.1f}", f"{due['p50']:.1f} / {due['p99']:.1f}",
                          number(alone["due_to_commit_ms"]["p50"], "{:.1f}") + " / " + number(alone["due_to_commit_ms"]["p99"], "{:.1f}"),
                          f"{r['relay_cpu_percent']:.0f}", f"{r['rows_per_batch']:.1f}",
                          f"{r['wal_bytes']:.0f} / " + number(alone["wal_bytes"], "{:.0f}"),
                          f"{r['postgres_cpu_us']:.0f} / " + number(alone["postgres_cpu_us"], "{:.0f}"), f"{r['others_percent']:.0f}"])
     return ["Milliseconds, p50 / p99; the first 2 s are left out.", ""] + table(
-        ["a second", "one fsync", "commit → consumer", "max", "commit → receipt", "due → commit", "the same, writers alone", "relay, % of a core",
+        ["a second", "one fsync", "commit → consumer", "max", "of it: → claim written", "→ consumer", "commit → receipt", "due → commit", "the same, writers alone", "relay, % of a core",
          "rows a batch", "WAL, bytes/row, with / without relay", "PostgreSQL CPU, us/row, with / without", "used by others, %"], rows)
 
 

@@ -149,8 +149,9 @@ def drain(binary, postgres, kafka, database, rows, log, arguments, before=0):
     }
 
 
-RECEIPT_TIMES = """
-select unnest(ids), (extract(epoch from settled_at) * 1000000)::bigint from outbox.settlement
+CLAIM_AND_RECEIPT_TIMES = """
+select unnest(s.ids), (extract(epoch from b.claimed_at) * 1000000)::bigint, (extract(epoch from s.settled_at) * 1000000)::bigint
+from outbox.settlement s join outbox.batch b using (relay, id)
 """
 STEPS = [*range(0, 99), *(99 + n / 10 for n in range(11))]  # of the distribution that is kept for a picture
 
@@ -177,7 +178,7 @@ def latency(stage, postgres, database, interval_ns, rows, warm_up, arguments):
             wal = db.execute("select pg_current_wal_insert_lsn() - %s::pg_lsn", [wal_before]).fetchone()[0]
             spent = meter.stop(rows, cpu)
             relay.stop()
-        receipts = dict(db.execute(RECEIPT_TIMES).fetchall())
+        ours = {row: (claim, receipt) for row, claim, receipt in db.execute(CLAIM_AND_RECEIPT_TIMES).fetchall()}
         batches = db.execute("select count(*) from outbox.batch").fetchone()[0]
     times = times[warm_up:]
     return {
@@ -185,7 +186,9 @@ def latency(stage, postgres, database, interval_ns, rows, warm_up, arguments):
         "rows_per_second": (len(times) - 1) / max(1e-6, (times[-1][2] - times[0][2]) / 1e6),
         "due_to_commit_ms": percentiles([committed - due for _, due, committed, _ in times]),
         "commit_to_consumer_ms": percentiles([seen - committed for _, _, committed, seen in times]),
-        "commit_to_receipt_ms": percentiles([receipts[row] - committed for row, _, committed, _ in times]),
+        "commit_to_claim_ms": percentiles([ours[row][0] - committed for row, _, committed, _ in times]),
+        "claim_to_consumer_ms": percentiles([seen - ours[row][0] for row, _, _, seen in times]),
+        "commit_to_receipt_ms": percentiles([ours[row][1] - committed for row, _, committed, _ in times]),
         "relay_cpu_percent": 100 * cpu / elapsed,
         "postgres_cpu_us": spent["postgres_cpu_us"],
         "kafka_cpu_us": spent["kafka_cpu_us"],
