@@ -50,87 +50,12 @@ static void enter(struct relay *r, enum relay_state state) {
     r->entered_us = loop_now_us();
 }
 
-/* ---- the producer ---- */
+/* ---- the database ---- */
 
 static void each_connection(struct relay *r, void (*act)(struct pg *pg)) {
     for (size_t i = 0; i < RELAY_CONNECTIONS; i++)
         act(r->connections[i]);
 }
-
-static bool open_producer(struct relay *r, struct fault *f) {
-    struct kafka *kafka = kafka_open(r->loop, &r->kafka_options, f);
-    if (kafka == NULL)
-        return false;
-    publish_attach(&r->publisher, kafka);
-    return true;
-}
-
-/* Batches whose payloads librdkafka may still read until it is destroyed. */
-struct leftovers {
-    struct relay *relay;
-    struct batch_queue batches;
-};
-
-static void free_leftovers(void *context) {
-    struct leftovers *left = context;
-    struct batch *batch;
-    while ((batch = batch_queue_pop(&left->batches)) != NULL)
-        batch_free(batch);
-    left->relay->closing--;
-    free(left);
-}
-
-/* Forgets everything in memory; what was claimed will be loaded again from the ledger. */
-static void forget_all(struct relay *r) {
-    struct leftovers *left = calloc(1, sizeof *left);
-    if (left == NULL)
-        abort();
-    left->relay = r;
-    left->batches = r->ledger.open;
-    r->ledger.open = (struct batch_queue){0};
-    struct batch *batch;
-    while ((batch = batch_queue_pop(&r->ledger.kept)) != NULL)
-        batch_queue_push(&left->batches, batch);
-    txn_forget(&r->txn);
-    settle_reset(&r->settle);
-    claim_reset(&r->claim);
-    load_reset(&r->load);
-    each_connection(r, pg_close); /* answers under way speak of what is forgotten */
-    lease_reconnect(&r->lease);   /* a renewal's, too */
-    sweep_reset(&r->sweep);
-    struct kafka *kafka = publish_detach(&r->publisher);
-    ledger_clear(&r->ledger);
-    if (kafka == NULL) {
-        r->closing++;
-        free_leftovers(left);
-        return;
-    }
-    r->closing++;
-    kafka_close(kafka, r->kafka_worker, free_leftovers, left);
-}
-
-static void renew_producer(struct relay *r) {
-    struct fault f = {0};
-    forget_all(r);
-    if (!open_producer(r, &f))
-        r->end = f; /* the same settings worked before: nothing heals this */
-}
-
-/* A term begins, or begins anew with another producer: fence first, then read where the ledger stands, in full. */
-static void begin_term(struct relay *r) {
-    if (r->kafka_options.transactional_id != NULL)
-        txn_start(&r->txn);
-    r->must_load = r->load_in_full = true;
-}
-
-/* With another producer: what is open is looked up and loaded again. */
-static void begin_anew(struct relay *r) {
-    failpoint_pass(FAILPOINT_LOAD_ANEW);
-    renew_producer(r);
-    begin_term(r);
-}
-
-/* ---- the database ---- */
 
 static bool are_ready(const struct relay *r) {
     for (size_t i = 0; i < RELAY_CONNECTIONS; i++)
@@ -222,14 +147,14 @@ static void step_standby(struct relay *r, int64_t now) {
     log_event(LOG_INFO, "leading", log_str("relay", r->lease.relay), log_int("epoch", r->lease.epoch),
               log_str("delivery", r->kafka_options.transactional_id != NULL ? "exactly_once" : "at_least_once"),
               LOG_END);
-    begin_term(r); /* it is loaded once the other connections are there, too */
+    relay_producer_begin(r); /* it is loaded once the other connections are there, too */
     enter(r, RELAY_LOAD);
 }
 
 static void step_down(struct relay *r) {
     log_event(LOG_WARN, "another relay took over: stepping down", log_int("epoch", r->lease.epoch), LOG_END);
     lease_forget(&r->lease);
-    renew_producer(r);
+    relay_producer_renew(r);
     enter(r, RELAY_STANDBY);
 }
 
@@ -249,16 +174,16 @@ static bool step_leader(struct relay *r, int64_t now) {
     if (relay_producer_has_failed(r, now)) {
         if (!relay_producer_is_due(r, now))
             return false;
-        begin_anew(r);
+        relay_producer_begin_anew(r);
     }
     if (r->publisher.must_look_up) {
         log_event(LOG_INFO, "parked messages may have arrived: they are looked up before they are sent again", LOG_END);
-        begin_anew(r);
+        relay_producer_begin_anew(r);
     }
     if (r->publisher.stuck != NULL) {
         log_event(LOG_WARN, "a topic vanished and the producer keeps its messages: it is made anew",
                   log_str("topic", r->publisher.stuck->name), LOG_END);
-        begin_anew(r);
+        relay_producer_begin_anew(r);
     }
     if (lease_is_ours(&r->lease, now)) {
         overdue_step(&r->publisher, &r->ledger, now);
@@ -287,7 +212,7 @@ static void step_load(struct relay *r, int64_t now) {
     if (r->load.state == LOAD_STALE) {
         log_event(LOG_ERROR, "the database lost what it had confirmed, or its answer; loading all of it again",
                   LOG_END);
-        begin_anew(r);
+        relay_producer_begin_anew(r);
     } else if (r->load.state == LOAD_REFUSED) {
         r->refusal = r->identity.fault;
         enter(r, RELAY_RELEASE);
@@ -314,13 +239,8 @@ static void step_lead(struct relay *r, int64_t now) {
 
 /* The deadline is over: no report is taken any more, so that what is recorded now stays true. */
 static void silence(struct relay *r) {
-    struct leftovers *none = calloc(1, sizeof *none);
-    if (none == NULL)
-        abort();
-    none->relay = r;
-    r->closing++;
     r->silenced = true;
-    kafka_close(publish_silence(&r->publisher), r->kafka_worker, free_leftovers, none);
+    relay_producer_close(r, publish_silence(&r->publisher), (struct batch_queue){0});
 }
 
 /* Records what came, and that the rest is unknown. librdkafka has let go of the rows. */
@@ -436,7 +356,7 @@ static void run(struct relay *r) {
 bool relay_run(const struct config *config, struct fault *f) {
     struct relay *r = relay_parts_new(config);
     watch_signals(r);
-    if (open_producer(r, &r->end)) {
+    if (relay_producer_open(r, &r->end)) {
         relay_broker_await(r);
         run(r);
     }
@@ -448,7 +368,7 @@ bool relay_run(const struct config *config, struct fault *f) {
     else if (f != NULL)
         *f = r->end;
     bool is_good = r->end.class == FAULT_NONE;
-    forget_all(r);
+    relay_producer_forget(r);
     while (r->closing > 0 || r->reconcile.outstanding > 0)
         loop_turn(r->loop, loop_now_us() + 1000000);
     relay_parts_free(r);

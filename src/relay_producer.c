@@ -1,9 +1,12 @@
-/* relay_producer.c: notices a producer that cannot go on, says why once, and spaces out the attempts to replace it. */
+/* relay_producer.c: opens, closes and replaces the producer: says once why one cannot go on, and spaces out attempts.
+ */
 #include "denpyo/relay_producer.h"
 
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
+#include "denpyo/failpoint.h"
 #include "denpyo/kafka_code.h"
 #include "denpyo/log.h"
 #include "denpyo/outcome_table.h"
@@ -63,4 +66,77 @@ bool relay_producer_is_due(struct relay *r, int64_t now_us) {
         return false;
     r->producer_renew_us = 0;
     return true;
+}
+
+bool relay_producer_open(struct relay *r, struct fault *f) {
+    struct kafka *kafka = kafka_open(r->loop, &r->kafka_options, f);
+    if (kafka == NULL)
+        return false;
+    publish_attach(&r->publisher, kafka);
+    return true;
+}
+
+/* Batches whose payloads librdkafka may still read until it is destroyed. */
+struct leftovers {
+    struct relay *relay;
+    struct batch_queue batches;
+};
+
+static void free_leftovers(void *context) {
+    struct leftovers *left = context;
+    struct batch *batch;
+    while ((batch = batch_queue_pop(&left->batches)) != NULL)
+        batch_free(batch);
+    left->relay->closing--;
+    free(left);
+}
+
+void relay_producer_close(struct relay *r, struct kafka *kafka, struct batch_queue batches) {
+    struct leftovers *left = calloc(1, sizeof *left);
+    if (left == NULL)
+        abort();
+    *left = (struct leftovers){r, batches};
+    r->closing++;
+    if (kafka != NULL)
+        kafka_close(kafka, r->kafka_worker, free_leftovers, left);
+    else
+        free_leftovers(left);
+}
+
+void relay_producer_forget(struct relay *r) {
+    struct batch_queue batches = r->ledger.open;
+    r->ledger.open = (struct batch_queue){0};
+    struct batch *batch;
+    while ((batch = batch_queue_pop(&r->ledger.kept)) != NULL)
+        batch_queue_push(&batches, batch);
+    txn_forget(&r->txn);
+    settle_reset(&r->settle);
+    claim_reset(&r->claim);
+    load_reset(&r->load);
+    for (size_t i = 0; i < RELAY_CONNECTIONS; i++)
+        pg_close(r->connections[i]); /* answers under way speak of what is forgotten */
+    lease_reconnect(&r->lease);      /* a renewal's, too */
+    sweep_reset(&r->sweep);
+    struct kafka *kafka = publish_detach(&r->publisher);
+    ledger_clear(&r->ledger);
+    relay_producer_close(r, kafka, batches);
+}
+
+void relay_producer_renew(struct relay *r) {
+    struct fault f = {0};
+    relay_producer_forget(r);
+    if (!relay_producer_open(r, &f))
+        r->end = f; /* the same settings worked before: nothing heals this */
+}
+
+void relay_producer_begin(struct relay *r) {
+    if (r->kafka_options.transactional_id != NULL)
+        txn_start(&r->txn);
+    r->must_load = r->load_in_full = true;
+}
+
+void relay_producer_begin_anew(struct relay *r) {
+    failpoint_pass(FAILPOINT_LOAD_ANEW);
+    relay_producer_renew(r);
+    relay_producer_begin(r);
 }
