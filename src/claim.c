@@ -446,7 +446,9 @@ static bool has_room(const struct claim *c) {
     size_t bytes = c->ledger->open.bytes + (c->staged != NULL ? c->staged->bytes : 0);
     for (const struct batch *b = c->ledger->open.first; b != NULL; b = b->next)
         rows += b->open;
-    return rows < (size_t)c->options.inflight_messages && bytes < (size_t)c->options.inflight_bytes;
+    /* In exactly-once mode the next transaction is read while one commits. */
+    size_t most = (size_t)c->options.inflight_messages * (c->publisher->is_transactional ? 2 : 1);
+    return rows < most && bytes < (size_t)c->options.inflight_bytes;
 }
 
 /* New pages wait while a few released rows are left: they are older, and there would be no end if newer ones kept

@@ -35,15 +35,26 @@ static void take(struct kafka_tail *tail, const rd_kafka_topic_partition_list_t 
     }
 }
 
-static bool fail(struct kafka_tail *tail, rd_kafka_resp_err_t err) {
-    const char *group = tail->options->transactional_id;
+static bool fail(const char *group, rd_kafka_resp_err_t err, struct fault *f) {
     if (err == RD_KAFKA_RESP_ERR_GROUP_AUTHORIZATION_FAILED)
-        return fault_set(&tail->fault, FAULT_RETRY, rd_kafka_err2name(err),
-                         "exactly_once keeps its progress as offsets of the consumer group \"%s\" (the transactional "
-                         "id's name): grant the relay Read on that group",
+        return fault_set(f, FAULT_FATAL, rd_kafka_err2name(err),
+                         "exactly_once keeps its progress in offsets of the consumer group \"%s\", named like the "
+                         "transactional id: grant the relay Read on that group",
                          group);
-    return fault_set(&tail->fault, FAULT_RETRY, rd_kafka_err2name(err), "the offsets of the group \"%s\": %s", group,
+    return fault_set(f, FAULT_RETRY, rd_kafka_err2name(err), "the offsets of the group \"%s\": %s", group,
                      rd_kafka_err2str(err));
+}
+
+bool kafka_mark_check(const struct kafka_options *options, int timeout_ms, struct fault *f) {
+    rd_kafka_t *rk = kafka_consumer_open(options, options->transactional_id, true, f);
+    if (rk == NULL)
+        return false;
+    rd_kafka_topic_partition_list_t *list = rd_kafka_topic_partition_list_new(1);
+    rd_kafka_topic_partition_list_add(list, "denpyo", 0); /* whether there is such a topic does not matter */
+    rd_kafka_resp_err_t err = rd_kafka_committed(rk, list, timeout_ms);
+    rd_kafka_topic_partition_list_destroy(list);
+    rd_kafka_destroy_flags(rk, RD_KAFKA_DESTROY_F_NO_CONSUMER_CLOSE);
+    return err == RD_KAFKA_RESP_ERR_NO_ERROR || fail(options->transactional_id, err, f);
 }
 
 bool kafka_mark_read(struct kafka_tail *tail) {
@@ -61,5 +72,5 @@ bool kafka_mark_read(struct kafka_tail *tail) {
     }
     rd_kafka_destroy_flags(rk, RD_KAFKA_DESTROY_F_NO_CONSUMER_CLOSE);
     failpoint_pass(FAILPOINT_LOOKUP_MARKS);
-    return err == RD_KAFKA_RESP_ERR_NO_ERROR || fail(tail, err);
+    return err == RD_KAFKA_RESP_ERR_NO_ERROR || fail(tail->options->transactional_id, err, &tail->fault);
 }

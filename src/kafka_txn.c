@@ -6,6 +6,9 @@
 #include <string.h>
 
 #include "denpyo/failpoint.h"
+#include "denpyo/kafka_mark.h"
+
+#define COORDINATOR_TIMEOUT_MS 5000
 
 /* Who has to grant what; "" when it is no question of rights. */
 static const char *remedy(rd_kafka_resp_err_t code) {
@@ -38,7 +41,7 @@ static bool judge(struct fault *f, rd_kafka_error_t *error) {
 }
 
 static rd_kafka_error_t *add_mark(rd_kafka_t *rk, struct kafka_txn *txn) {
-    if (txn->mark_topic == NULL || txn->is_marked)
+    if (txn->mark_topic == NULL || txn->is_half_done)
         return NULL;
     rd_kafka_topic_partition_list_t *list = rd_kafka_topic_partition_list_new(1);
     rd_kafka_topic_partition_t *mark = rd_kafka_topic_partition_list_add(list, txn->mark_topic, 0);
@@ -51,7 +54,7 @@ static rd_kafka_error_t *add_mark(rd_kafka_t *rk, struct kafka_txn *txn) {
     rd_kafka_error_t *error = rd_kafka_send_offsets_to_transaction(rk, list, group, txn->timeout_ms);
     rd_kafka_consumer_group_metadata_destroy(group);
     rd_kafka_topic_partition_list_destroy(list);
-    txn->is_marked = error == NULL;
+    txn->is_half_done = error == NULL;
     return error;
 }
 
@@ -60,9 +63,13 @@ static void run(struct worker_job *job) {
     rd_kafka_t *rk = kafka_client(txn->kafka);
     rd_kafka_error_t *error = NULL;
     txn->fault = (struct fault){0};
+    txn->code = RD_KAFKA_RESP_ERR_NO_ERROR;
     switch (txn->call) {
     case KAFKA_TXN_INIT:
-        error = rd_kafka_init_transactions(rk, txn->timeout_ms);
+        error = txn->is_half_done ? NULL : rd_kafka_init_transactions(rk, txn->timeout_ms);
+        txn->is_half_done = error == NULL;
+        if (error == NULL && !kafka_mark_check(txn->options, COORDINATOR_TIMEOUT_MS, &txn->fault))
+            return;
         break;
     case KAFKA_TXN_COMMIT:
         error = add_mark(rk, txn);

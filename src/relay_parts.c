@@ -73,7 +73,7 @@ struct relay *relay_parts_new(const struct config *config) {
                                               .context = &r->publisher};
     if (config->delivery == CONFIG_EXACTLY_ONCE)
         r->kafka_options.transactional_id = config->transactional_id;
-    txn_init(&r->txn, &r->ledger, &r->publisher, r->kafka_worker, r->kafka_options.transactional_id);
+    txn_init(&r->txn, &r->ledger, &r->publisher, r->kafka_worker, &r->kafka_options);
     reconcile_init(&r->reconcile, &r->ledger, &r->publisher, r->connections[RELAY_CLAIM], r->tail_worker,
                    &r->kafka_options);
     identity_init(&r->identity, &r->ledger, &r->publisher, r->connections[RELAY_CLAIM], config->brokers,

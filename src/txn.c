@@ -1,6 +1,8 @@
 /* txn.c: runs one transaction after the other over the claimed batches. */
 #include "denpyo/txn.h"
 
+#include <stdlib.h>
+
 #include "denpyo/failpoint.h"
 #include "denpyo/kafka_code.h"
 #include "denpyo/log.h"
@@ -9,11 +11,16 @@
 #define CALL_TIMEOUT_MS 30000
 #define ABORT_TIMEOUT_MS 1000 /* each call purges anew: what comes back for a retry after the purge is never sent */
 #define RETRY_US 100000
+#define LOST_US 90000000 /* well above the time-outs of the calls that one job makes */
+#define STILL_US 2000000
+#define MOST_ROWS 20000 /* of one transaction */
+#define LARGE_ROWS 1000 /* a batch of so many says that more is waiting */
+#define GROW_US 3000
 
 void txn_init(struct txn *t, struct ledger *ledger, struct publisher *publisher, struct worker *worker,
-              const char *id) {
-    *t =
-        (struct txn){.ledger = ledger, .publisher = publisher, .worker = worker, .id = id, .mark_most = MARK_TEXT_MOST};
+              const struct kafka_options *options) {
+    *t = (struct txn){
+        .ledger = ledger, .publisher = publisher, .worker = worker, .options = options, .mark_most = MARK_TEXT_MOST};
 }
 
 /* ---- the calls ---- */
@@ -25,13 +32,16 @@ static void prepare(struct txn *t, enum txn_state state, enum kafka_txn_call whi
     t->call = (struct kafka_txn){.kafka = t->publisher->kafka,
                                  .call = which,
                                  .timeout_ms = which == KAFKA_TXN_ABORT ? ABORT_TIMEOUT_MS : CALL_TIMEOUT_MS,
-                                 .group = t->id,
+                                 .options = t->options,
+                                 .group = t->options->transactional_id,
                                  .done = on_called,
                                  .context = t};
 }
 
-static void send(struct txn *t) {
+static void start_call(struct txn *t) {
     t->is_calling = true;
+    t->called_for_us = 0;
+    t->watched_us = loop_now_us();
     kafka_txn_submit(&t->call, t->worker);
     failpoint_pass(t->state == TXN_INIT     ? FAILPOINT_TXN_FENCE_SENT
                    : t->state == TXN_COMMIT ? FAILPOINT_TXN_COMMIT_SENT
@@ -40,7 +50,7 @@ static void send(struct txn *t) {
 
 static void submit(struct txn *t, enum txn_state state, enum kafka_txn_call which) {
     prepare(t, state, which);
-    send(t);
+    start_call(t);
 }
 
 static void commit(struct txn *t) {
@@ -50,12 +60,12 @@ static void commit(struct txn *t) {
         t->call.mark_offset = t->mark.batch_id;
         t->call.mark_text = t->mark.text;
     }
-    send(t);
+    start_call(t);
 }
 
 /* A mark that the broker does not take is not tried again as it is. */
 static void learn_from_refusal(struct txn *t) {
-    if (t->call.mark_topic == NULL || t->call.is_marked)
+    if (t->call.mark_topic == NULL || t->call.is_half_done)
         return;
     if (t->call.code == KAFKA_CODE_METADATA_TOO_LARGE)
         t->mark_most /= 2;
@@ -92,6 +102,7 @@ static void on_called(struct kafka_txn *call) {
     t->is_calling = false;
     if (t->is_forgotten) {
         t->is_forgotten = false;
+        t->call = (struct kafka_txn){0};
         return;
     }
     switch (f.class) {
@@ -154,8 +165,37 @@ static bool is_complete(const struct txn *t) {
     return open == t->publisher->acknowledged;
 }
 
-/* What was claimed meanwhile joins what an aborted transaction left in the lanes. */
-static void begin(struct txn *t) {
+/* Routes what was claimed and is not in the lanes yet, at least up to a batch. A transaction that is open grows while
+ * large batches come, since its commit takes as long for many rows as for one; and for a moment whatever comes, but not
+ * for ever: somebody waits. */
+static void route(struct txn *t, int64_t at_least_id, int64_t now_us) {
+    for (struct batch *b = t->ledger->open.first; b != NULL; b = b->next) {
+        if (b->id <= t->routed_id)
+            continue;
+        bool is_wanted = b->count >= LARGE_ROWS || now_us < t->begun_us + GROW_US;
+        if (t->rows > 0 && b->id > at_least_id && (b->is_retry || !is_wanted || t->rows + b->count > MOST_ROWS))
+            return;
+        publish_route(t->publisher, b);
+        t->routed_id = b->id;
+        t->rows += b->count;
+    }
+}
+
+/* What an aborted transaction left in the lanes goes first. A batch of parked rows joins at once: newer rows of their
+ * keys must not go without them. */
+static void route_first(struct txn *t, int64_t now_us) {
+    int64_t parked_id = 0;
+    t->rows = 0;
+    for (const struct batch *b = t->ledger->open.first; b != NULL; b = b->next) {
+        if (b->id <= t->routed_id)
+            t->rows += b->open;
+        if (b->is_retry)
+            parked_id = b->id;
+    }
+    route(t, parked_id, now_us);
+}
+
+static void begin(struct txn *t, int64_t now_us) {
     struct fault f = {0};
     failpoint_pass(FAILPOINT_TXN_BEGIN);
     if (!kafka_txn_begin(t->publisher->kafka, &f)) {
@@ -164,21 +204,38 @@ static void begin(struct txn *t) {
     }
     t->state = TXN_OPEN;
     t->publisher->is_open = true;
+    t->begun_us = now_us;
     failpoint_pass(FAILPOINT_TXN_BEGUN);
-    for (struct batch *b = t->ledger->open.first; b != NULL; b = b->next)
-        if (b->id > t->routed_id) {
-            publish_route(t->publisher, b);
-            t->routed_id = b->id;
-        }
+    route_first(t, now_us);
+}
+
+static void commit_or_grow(struct txn *t, int64_t now_us) {
+    route(t, 0, now_us);
+    if (!is_complete(t))
+        return;
+    failpoint_pass(FAILPOINT_TXN_COMMIT);
+    commit(t);
 }
 
 static void call_again(struct txn *t) {
-    if (t->state == TXN_COMMIT) { /* it remembers how far it came */
-        send(t);
+    if (t->call.kafka != NULL) /* it remembers how far it came */
+        start_call(t);
+    else
+        submit(t, TXN_INIT, KAFKA_TXN_INIT); /* the last call was a forgotten producer's */
+}
+
+/* Nobody can end a call that librdkafka has lost, nor the producer in it: only a new process can go on. Time in which
+ * we stood still ourselves does not count. */
+static void watch(struct txn *t, int64_t now_us) {
+    int64_t since_us = now_us - t->watched_us;
+    t->called_for_us += since_us < STILL_US ? since_us : 0;
+    t->watched_us = now_us;
+    if (t->called_for_us < LOST_US)
         return;
-    }
-    static const enum kafka_txn_call calls[] = {[TXN_INIT] = KAFKA_TXN_INIT, [TXN_ABORT] = KAFKA_TXN_ABORT};
-    submit(t, t->state, calls[t->state]);
+    log_event(LOG_ERROR,
+              "librdkafka does not come back from a transaction's call: ending, for another process to go on",
+              log_int("seconds", LOST_US / 1000000), LOG_END);
+    abort();
 }
 
 void txn_step(struct txn *t, bool can_begin, int64_t now_us) {
@@ -188,20 +245,20 @@ void txn_step(struct txn *t, bool can_begin, int64_t now_us) {
         return;
     case TXN_READY:
         if (can_begin && has_open_rows(t->ledger))
-            begin(t);
+            begin(t, now_us);
         return;
     case TXN_OPEN:
         if (t->publisher->has_failed)
             submit(t, TXN_ABORT, KAFKA_TXN_ABORT); /* the client sends nothing more: waiting would be in vain */
-        else if (is_complete(t)) {
-            failpoint_pass(FAILPOINT_TXN_COMMIT);
-            commit(t);
-        }
+        else
+            commit_or_grow(t, now_us);
         return;
     case TXN_INIT:
     case TXN_COMMIT:
     case TXN_ABORT:
-        if (!t->is_calling && now_us >= t->retry_us)
+        if (t->is_calling)
+            watch(t, now_us);
+        else if (now_us >= t->retry_us)
             call_again(t);
         return;
     }

@@ -13,4 +13,9 @@
  */
 bool kafka_mark_read(struct kafka_tail *tail) __attribute__((warn_unused_result));
 
+/* Whether the group's coordinator answers and lets us read. FAULT_RETRY: not yet; FAULT_FATAL: the right is missing,
+ * and what to grant. Blocks for at most timeout_ms. */
+bool kafka_mark_check(const struct kafka_options *options, int timeout_ms, struct fault *f)
+    __attribute__((warn_unused_result));
+
 #endif

@@ -9,8 +9,9 @@
 #include "denpyo/kafka.h"
 #include "denpyo/worker.h"
 
-/* INIT fences every other producer of the same transactional id and ends its open transaction. COMMIT first adds the
- * mark, if there is one, as an offset of the group. */
+/* INIT fences every other producer of the same transactional id and ends its open transaction, then waits for the
+ * group's coordinator: while there is none, librdkafka 2.0.2 gives up asking for it and never comes back with the mark.
+ * COMMIT first adds the mark, if there is one, as an offset of the group. */
 enum kafka_txn_call { KAFKA_TXN_INIT, KAFKA_TXN_COMMIT, KAFKA_TXN_ABORT };
 
 /*
@@ -24,9 +25,10 @@ struct kafka_txn {
     struct kafka *kafka;
     enum kafka_txn_call call;
     int timeout_ms;
+    const struct kafka_options *options;        /* INIT */
     const char *group, *mark_topic, *mark_text; /* COMMIT: mark_topic NULL = no mark; stay in place until done */
     int64_t mark_offset;
-    bool is_marked; /* COMMIT: the mark is in the transaction; kept when it is called again */
+    bool is_half_done; /* INIT: older producers are fenced; COMMIT: the mark is there; kept when it is called again */
     struct fault fault;
     int code; /* librdkafka's, behind the fault */
     void (*done)(struct kafka_txn *txn);

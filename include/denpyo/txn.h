@@ -16,7 +16,7 @@ enum txn_state { TXN_OFF, TXN_INIT, TXN_READY, TXN_OPEN, TXN_COMMIT, TXN_ABORT, 
 
 /*
  * The transactions of a term. Invariants:
- *  1. Rows are routed and sent only while one is OPEN: those of the batches that were there when it began (routed_id).
+ *  1. Rows are routed and sent only while one is OPEN: those of the batches up to routed_id.
  *  2. A row that was acknowledged stays OPEN until the commit is confirmed: nothing is settled that may still be
  * aborted.
  *  3. After an abort every row that was sent in it is back in its lane, in its order.
@@ -29,19 +29,22 @@ struct txn {
     struct publisher *publisher;
     struct worker *worker;
     enum txn_state state;
-    const char *id; /* the transactional id, and the name of the group that keeps the marks */
+    const struct kafka_options *options; /* borrowed; the group of the marks is named like the transactional id */
     struct kafka_txn call;
     struct mark mark;  /* of the transaction that is being committed */
     size_t mark_most;  /* how long its text may be */
     int64_t routed_id; /* batches up to this one are in the lanes */
-    bool is_calling;   /* the call is on the worker */
-    bool is_forgotten; /* its answer no longer counts */
+    size_t rows;       /* of the batches that came into them since it began */
+    int64_t begun_us;
+    int64_t called_for_us, watched_us; /* how long the call is there, up to when it was looked at last */
+    bool is_calling;                   /* the call is on the worker */
+    bool is_forgotten;                 /* its answer no longer counts */
     int64_t retry_us;
     struct fault fault; /* BROKEN: why */
 };
 
-/* id: NULL for at-least-once delivery; borrowed. */
-void txn_init(struct txn *t, struct ledger *ledger, struct publisher *publisher, struct worker *worker, const char *id);
+void txn_init(struct txn *t, struct ledger *ledger, struct publisher *publisher, struct worker *worker,
+              const struct kafka_options *options);
 
 /* A term begins with the publisher's producer: fences. Only in exactly-once mode. */
 void txn_start(struct txn *t);
