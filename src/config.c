@@ -107,7 +107,6 @@ static const struct {
     {"DENPYO_KAFKA_LIBS", false},
     {"DENPYO_PYTHON", false},
     {"DENPYO_QUICKSTART_DIR", false},
-    {"DENPYO_TEST_FOLDER", false},
     {"DENPYO_TEST_LARGE_MESSAGES", false},
     {"DENPYO_TEST_SMALL_MESSAGES", false},
     {"DENPYO_TEST_WORKERS", false},

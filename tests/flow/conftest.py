@@ -5,7 +5,7 @@ import os
 import shutil
 import signal
 import tempfile
-from contextlib import ExitStack, closing
+from contextlib import ExitStack, closing, suppress
 from pathlib import Path
 
 import pytest
@@ -28,14 +28,19 @@ def pytest_configure(config):
     if not hasattr(config, "workerinput"):
         config.denpyo_folder = Path(tempfile.mkdtemp(prefix="denpyo-test-"))
         config.denpyo_folder.chmod(0o755)
-        os.environ["DENPYO_TEST_FOLDER"] = str(config.denpyo_folder)
+        os.environ["FLOW_TEST_FOLDER"] = str(config.denpyo_folder)
 
 
 def pytest_unconfigure(config):
-    """Ends the servers of a worker that had no time to do so."""
+    """Ends the relays and servers of a worker that had no time to do so."""
     folder = getattr(config, "denpyo_folder", None)
     if folder is None:
         return
+    for environ in Path("/proc").glob("[0-9]*/environ"):
+        with suppress(OSError):  # it has ended meanwhile, or is another user's
+            is_ours = f"FLOW_TEST_FOLDER={folder}".encode() in environ.read_bytes().split(b"\0")
+            if is_ours and "denpyo" in (environ.parent / "exe").readlink().name:
+                os.kill(int(environ.parent.name), signal.SIGKILL)
     for file in folder.glob("*/*/kafka.pid"):
         devserver("kafka", "stop", file.parent, "--kill")
     for file in folder.glob("*/*/bindir"):

@@ -46,7 +46,7 @@ class Folders:
     """Folders that an unprivileged server user may enter; all removed by close()."""
 
     def __init__(self):
-        self.root = Path(tempfile.mkdtemp(prefix="denpyo-test-", dir=os.environ.get("DENPYO_TEST_FOLDER")))
+        self.root = Path(tempfile.mkdtemp(prefix="denpyo-test-", dir=os.environ.get("FLOW_TEST_FOLDER")))
         os.chmod(self.root, 0o755)
         self._count = 0
 
