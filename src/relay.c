@@ -9,7 +9,6 @@
 #include <sys/signalfd.h>
 #include <unistd.h>
 
-#include "denpyo/failpoint.h"
 #include "denpyo/log.h"
 #include "denpyo/relay_broker.h"
 #include "denpyo/relay_condition.h"
