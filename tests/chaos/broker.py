@@ -7,6 +7,8 @@ from lib.devserver import free_port
 from lib.kafka import Kafka
 from lib.wait import wait_until
 
+START_S = 300
+
 
 class Broker(Kafka):
     """
@@ -41,7 +43,17 @@ class Broker(Kafka):
         }
         if not controls:
             self._join_cluster()
-        super().start()
+        wait_until(self._is_up, START_S, "the broker's start")
+
+    def _is_up(self):
+        """On a busy machine a broker takes longer than devserver waits for it."""
+        try:
+            super().start()
+            return True
+        except AssertionError as error:
+            if "did not answer" not in str(error) and "does not answer" not in str(error):
+                raise
+            return False
 
     def _least_in_sync(self):
         return 2 if self.replicas > 2 else 1

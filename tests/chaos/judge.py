@@ -1,13 +1,17 @@
 """Judges what is left when all is quiet: what was lost, invented, reordered, doubled or claimed without truth, and by whose fault."""
 
 from collections import Counter
+from contextlib import suppress
 from datetime import timezone
 
+from confluent_kafka import KafkaException
+from lib.wait import wait_until
 from psycopg.rows import dict_row
 from verify import verify
 from writers import is_ordered
 from world import TOPICS
 
+READ_S = 120
 OFFSIDE = """
 select s.id, s.topic, s.error_code, octet_length(m.payload), s.state from outbox.status s join outbox.message m using (id)
 where s.state in ('delayed', 'held', 'requesting', 'failed', 'rejected', 'skipped')
@@ -52,7 +56,15 @@ class Isolated:
         return self._kafka.partitions(topic)
 
     def read_all(self, topic):
-        return self._kafka.read_all(topic, self._isolation)
+        """As often as it takes until the topic's partitions have leaders that know of it."""
+        records = []
+
+        def is_read():
+            with suppress(KafkaException):
+                records.append(self._kafka.read_all(topic, self._isolation))
+            return records
+
+        return wait_until(is_read, READ_S, f"topic {topic} to its end")[0]
 
 
 class Judgement:

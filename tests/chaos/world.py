@@ -42,12 +42,19 @@ class World:
                 f" lease {LEASE_MS} ms")
 
     def __enter__(self):
+        return self.open()
+
+    def __exit__(self, *_):
+        self.close()
+
+    def open(self):
+        """Sets everything up, and takes down what there is if that fails."""
         with ExitStack() as stack:
             self._set_up(stack)
             self._stack = stack.pop_all()
         return self
 
-    def __exit__(self, *_):
+    def close(self):
         self._stack.close()
 
     def _set_up(self, stack):
