@@ -46,22 +46,21 @@ left join outbox.settlement s on s.relay = b.relay and s.id = b.id where m.id = 
 }
 
 
-class Isolated:
-    """A broker as readers of one isolation level see it."""
+class PatientKafka:
+    """A broker whose topics are read as often as it takes until their partitions have leaders that know of it."""
 
-    def __init__(self, kafka, isolation):
-        self._kafka, self._isolation = kafka, isolation
+    def __init__(self, kafka):
+        self._kafka = kafka
 
     def partitions(self, topic):
         return self._kafka.partitions(topic)
 
-    def read_all(self, topic):
-        """As often as it takes until the topic's partitions have leaders that know of it."""
+    def read_all(self, topic, isolation):
         records = []
 
         def is_read():
             with suppress(KafkaException):
-                records.append(self._kafka.read_all(topic, self._isolation))
+                records.append(self._kafka.read_all(topic, isolation))
             return records
 
         return wait_until(is_read, READ_S, f"topic {topic} to its end")[0]
@@ -75,8 +74,9 @@ class Judgement:
 
     def __init__(self, world, history):
         self.world, self.history = world, history
-        self.kafka = Isolated(world.kafka, "read_committed" if world.mode == "exactly_once" else "read_uncommitted")
-        self.verdict = verify(world.database, self.kafka, list(TOPICS), is_ordered, world.partition_counts)
+        self.kafka = PatientKafka(world.kafka)
+        self.isolation = "read_committed" if world.mode == "exactly_once" else "read_uncommitted"
+        self.verdict = verify(world.database, self.kafka, list(TOPICS), is_ordered, world.partition_counts, self.isolation)
         self.doubles = Counter()
         with world.database.connect() as connection:
             offside = {row[0]: row[1:] for row in connection.execute(OFFSIDE)}
@@ -142,7 +142,7 @@ class Judgement:
         """Lines that tell all that is known of the first offenders of each name."""
         copies = {}
         for topic in TOPICS:
-            for record in self.kafka.read_all(topic):
+            for record in self.kafka.read_all(topic, self.isolation):
                 copies.setdefault(record.message_id, []).append(f"{topic}[{record.partition}]@{record.offset}")
         with self.world.database.connect() as connection:
             connection.row_factory = dict_row
