@@ -3,7 +3,8 @@
 -- over when a person has it locked: its state is the one that the lock found. Held rows are the relay's alone.
 -- The page is to hold the lowest ids of all that are released. A range's ids are above its lowest, so ranges are opened in that order until
 -- all but the last opened one fill a page, and the page ends before the first one that was not: stragglers make ranges overlap. A taken
--- range thus loses its lowest ids. Only ids whose message is there count, so that removed ones cannot fill a page with nothing.
+-- range thus loses its lowest ids. Only ids whose message is there count, so that removed ones cannot fill a page with nothing;
+-- of each range as many as a page holds are looked for.
 -- $1 relay; $2 bigint[] ids whose waiters are released; $3 bigint[] ids asked for; $4 most rows; $5 what has more bytes comes as its length only;
 -- $6 bigint[] those of $2 for which a whole topic waits
 with recursive due as materialized (
@@ -23,8 +24,9 @@ with recursive due as materialized (
     from opened
     cross join lateral (
         select d.id, d.waits_for_id, d.min_id,
-               array(select present.id from unnest(d.ids) u(id)
-                     cross join lateral (select m.id from :"schema".message m where m.id = u.id offset 0) present) as ids
+               array(select u.id from (select u.id from unnest(d.ids) u(id) order by u.id offset 0) u
+                     cross join lateral (select from :"schema".message m where m.id = u.id offset 0) present
+                     order by u.id limit $4::int) as ids
         from unnest($6::bigint[]) blocker
         cross join lateral (select * from :"schema".parked_range d
                             where d.waits_for_id = blocker and d.min_id > opened.min_id order by d.min_id limit 1) d
