@@ -2,6 +2,7 @@
 
 import shutil
 import subprocess
+import time
 
 import pytest
 
@@ -199,22 +200,29 @@ def test_case_03_the_relay_follows_a_failover_that_lost_the_last_second(primary,
 
 
 def test_case_24_a_primary_that_stands_still_is_given_up_for_its_successor(primary, standby, outbox, kafka, topics, relay):  # noqa: F811
-    """Its connections stay open and look alive: nothing but a deadline of the relay's own ends the wait."""
-    hosts = f"host=127.0.0.1,127.0.0.1 port={primary.port},{standby.port} user=postgres dbname={outbox.name}"
+    """
+    Its connections stay open and look alive: nothing but a deadline of the relay's own ends the wait. Each of the relay's
+    three connections then waits in vain for an answer of the first host, all at the same time.
+    """
+    hosts = f"host=127.0.0.1,127.0.0.1 port={primary.port},{standby.port} user=postgres dbname={outbox.name} connect_timeout=8"
     running = relay(hosts, "--lease-ms", 2000)
     insert(outbox, topics[0], 10)
     wait_settled(outbox)
     wait_replayed(primary, standby)
     primary.freeze()
-    with standby.connect(outbox.name) as replica:
-        replica.execute("select pg_promote()")
-    outbox.server = standby
-    insert(outbox, topics[0], 10)
-    assert "no answer for longer than the lease" in running.wait_log("database trouble, trying again")
-    wait_until(lambda: dispatched(outbox) == 20, 60, "receipts on the new primary")
-    assert len(kafka.read_all(topics[0])) == 20
-    primary.kill()
-    outbox.server = primary
+    try:
+        with standby.connect(outbox.name) as replica:
+            replica.execute("select pg_promote()")
+        outbox.server = standby
+        insert(outbox, topics[0], 10)
+        assert "no answer for longer than the lease" in running.wait_log("database trouble, trying again")
+        given_up = time.monotonic()
+        wait_until(lambda: dispatched(outbox) == 20, 60, "receipts on the new primary")
+        assert time.monotonic() - given_up < 20, "the time-out was waited for more than once"
+        assert len(kafka.read_all(topics[0])) == 20
+    finally:
+        primary.kill()
+        outbox.server = primary
 
 
 # --- another Kafka ---
