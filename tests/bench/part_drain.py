@@ -55,14 +55,14 @@ def drain(stage):
 
 def drain_lines(raw):
     found = raw["rounds"]
-    reading = spread([r["relay"]["postgres_cpu_us"] / r["copy"]["postgres_cpu_us"] for r in found])
+    reading = spread([r["relay"]["claim_backend_us"] / r["copy"]["postgres_cpu_us"] for r in found])
     return [
         check("drain: part of the raw pipe's rate", ratios(found, "relay", "pipe"), "{:.2f}", at_least=0.7),
         check("drain: relay CPU, us/message", of(found, "relay", "client_cpu_us"), "{:.2f}", at_most=3.5),
         check("drain: relay's memory, MiB", of(found, "relay", "peak_memory_mib"), "{:.1f}", at_most=64),
         check("drain: WAL, bytes/message", of(found, "relay", "wal_bytes"), "{:.1f}", at_most=40),
-        check("drain: dead tuples", of(found, "relay", "dead_tuples"), "{:,.0f}", at_most=2),
-        check("drain: PostgreSQL's CPU, times a plain COPY's", reading, "{:.2f}", at_most=1.5),
+        check("drain: dead tuples", of(found, "relay", "dead_tuples"), "{:,.0f}", at_most=0),
+        check("drain: PostgreSQL's CPU for reading and claiming, times a plain COPY's", reading, "{:.2f}", at_most=1.5),
     ]
 
 
@@ -73,9 +73,11 @@ def drain_show(raw):
                    [[name, *cells(found, name, [("rate", "{:,.0f}"), ("warm_rate", "{:,.0f}"), ("client_cpu_us", "{:.2f}"),
                                                  ("postgres_cpu_us", "{:.2f}"), ("kafka_cpu_us", "{:.2f}"), ("others_percent", "{:.0f}")])]
                     for name in ("pipe", "relay", "copy")])
-    one = [("startup_ms", "{:.0f}"), ("batches", "{:,.0f}"), ("rows_updated_or_deleted", "{:,.0f}")]
-    start, batches, changed = cells(found, "relay", one)
-    return lines + ["", f"The relay's first claim came after {start} ms; {batches} batches; rows updated or deleted: {changed} (its lease)."]
+    one = [("startup_ms", "{:.0f}"), ("batches", "{:,.0f}"), ("rows_updated_or_deleted", "{:,.0f}"), ("claim_backend_us", "{:.2f}"),
+           ("settle_backend_us", "{:.2f}")]
+    start, batches, changed, claim, settle = cells(found, "relay", one)
+    return lines + ["", f"The relay's first claim came after {start} ms; {batches} batches; rows updated or deleted, but for the lease: {changed}. Of PostgreSQL's "
+                    f"CPU its claiming connection took {claim} us a message, its settling one {settle}."]
 
 
 # --- exactly once ---
@@ -89,8 +91,8 @@ def exactly_once(stage):
         "exactly_once": lambda copy: stage.relay(copy, rows, EXACTLY_ONCE),
     })
     seconds = stage.options.seconds
-    late = [stage.latency(1_000_000, 1000 * seconds, 2000, EXACTLY_ONCE) for _ in range(stage.options.rounds)]
-    return {"rows": rows, "rounds": found, "latency": late}
+    late = stage.latency(1_000_000, 1000 * seconds, 2000, EXACTLY_ONCE)
+    return {"rows": rows, "rounds": found, "latency": [late]}
 
 
 def exactly_once_lines(raw):

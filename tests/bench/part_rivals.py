@@ -72,7 +72,7 @@ def peak_mib(pid):
 
 def drain_rival(stage, rival, home, rows):
     """Fills its table while it is not there, then starts it."""
-    stage.logical.copy("seeded", "rival")
+    stage.logical.copy(f"seeded_{rows}", "rival")
     with stage.logical.connect("rival") as db:
         rival.prepare(db, rows)
         stage.logical.admin.execute("checkpoint")
@@ -83,7 +83,6 @@ def drain_rival(stage, rival, home, rows):
             figures = meter.stop(rows, cpu_seconds(process.pid))
             figures |= {"rows": rows, "peak_memory_mib": peak_mib(process.pid), **rates(seen, rows, start)}
         rival.after_run(db)
-        db.execute("delete from outbox.message where id > %s", [rows])
     found = helpers.compare(stage.helpers, stage.logical.conninfo("rival"), stage.kafka.brokers, TOPIC, 0, rows, False)
     stage.logical.drop("rival")
     return figures | {"content": {k: found[k] for k in ("missing", "doubled", "altered", "overtaken")}}
@@ -91,11 +90,9 @@ def drain_rival(stage, rival, home, rows):
 
 def drain_denpyo(stage, rows):
     """The same rows through denpyo on the same servers; the clock is the topic, as for the rivals."""
-    stage.logical.copy("seeded", "rival")
+    stage.logical.copy(f"seeded_{rows}", "rival")
     stage.kafka.fresh_topic(TOPIC)
     with stage.logical.connect("rival") as db:
-        db.execute("delete from outbox.message where id > %s", [rows])
-        db.execute("vacuum outbox.message")
         start, meter = time.time(), CpuMeter(stage.logical, stage.kafka)
         with relay.Relay(stage.binary, stage.logical.conninfo("rival"), stage.kafka.brokers, stage.folder / "rival.log",
                          stage.options.arguments) as process:
@@ -129,6 +126,7 @@ def latency_rival(stage, rival, home):
 
 def of_one(stage, name, rival, home, rows):
     """Rounds of denpyo and a rival in turn."""
+    stage.seed(f"seeded_{rows}", rows, stage.logical)
     found = {"drain": [], "denpyo": [], "latency": [], "denpyo_latency": [], "fsync_ms": []}
     for number in range(stage.options.rounds):
         found["denpyo"].append(drain_denpyo(stage, rows))
@@ -145,7 +143,6 @@ def of_one(stage, name, rival, home, rows):
 def rivals(stage):
     out = {}
     million = stage.scaled(1_000_000)
-    stage.seed("seeded", million, stage.logical)
     for name, rival in RIVALS.items():
         settings = {path.name: path.read_text() for path in rival.settings()}
         try:

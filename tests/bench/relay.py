@@ -13,8 +13,10 @@ STALL_S = 60  # as long may pass without a new receipt before the run counts as 
 SETTLED = "select coalesce(sum(count), 0)::bigint from outbox.settlement_topic"
 DEAD = """
 select coalesce(sum(n_dead_tup), 0)::bigint, coalesce(sum(n_tup_upd + n_tup_del), 0)::bigint
-from pg_stat_user_tables where schemaname = 'outbox'
+from pg_stat_user_tables where schemaname = 'outbox' and relname <> 'relay'
 """
+# Its lease is one row that is updated every few seconds, whatever is sent.
+BACKENDS = "select application_name, pid from pg_stat_activity where datname = current_database() and application_name like 'denpyo %'"
 FIRST_CLAIM = "select extract(epoch from min(claimed_at))::float8 from outbox.batch where id > %s"
 
 
@@ -125,6 +127,7 @@ def drain(binary, postgres, kafka, database, rows, log, arguments, before=0):
             wait_settled(db, relay, before + rows)
             wal = db.execute("select pg_current_wal_insert_lsn() - %s::pg_lsn", [wal_before]).fetchone()[0]
             memory = relay.peak_memory_mib()
+            backends = {f"{name.split()[-1]}_backend_us": 1e6 * cpu_seconds(pid) / rows for name, pid in db.execute(BACKENDS).fetchall()}
             cpu = meter.stop(rows, relay.cpu_seconds())
             cpu["client_cpu_us"] = 1e6 * relay.stop() / rows  # its whole life, and not in ticks
         first_claim = db.execute(FIRST_CLAIM, [newest]).fetchone()[0]
@@ -140,6 +143,7 @@ def drain(binary, postgres, kafka, database, rows, log, arguments, before=0):
         "last_million_rate": rate_of_last(settlements, min(rows, 1_000_000), first_claim),
         "startup_ms": 1000 * (first_claim - start),
         **cpu,
+        **backends,
         "peak_memory_mib": memory,
         "dead_tuples": dead,
         "rows_updated_or_deleted": changed,
