@@ -243,11 +243,13 @@ void holds_block(struct holds *h, struct row *row) {
         hold->row = row;
         return;
     }
-    if (hold->blocked && (hold->waits_for <= row->id || scope == SCOPE_PARTITION)) {
-        if (hold->waits_for == row->id)
-            hold->row = row;
+    if (hold->waits_for == row->id) { /* still, or again, before all were released: they wait for it on record */
+        set_blocked(h, hold, true);
+        hold->row = row;
         return;
     }
+    if (hold->blocked && (hold->waits_for < row->id || scope == SCOPE_PARTITION))
+        return;
     /* An earlier row takes the hold over; the one that had it, if it is in trouble, waits like the others. */
     row->trouble->repoints_from = hold->waits_for;
     h->repoints++;

@@ -20,11 +20,16 @@ with taken as materialized (
     select blocker, scope, min(partition) as partition, max(example) as example, min(topic) as topic, sum(waits) as waiters
     from involved group by blocker, scope
 )
--- A blocker may be held itself, in the other scope. One whose message was removed will never be resolved: it blocks nobody.
+-- A blocker may be held itself, in the other scope. One that a person skipped blocks until its followers are told: else rows of the open batch
+-- that took it would pass those. One that waits for itself came back after a crash had undone its trouble, when others waited for it
+-- already: all of them are being released. One whose message was removed will never be resolved: it blocks nobody.
 select holds.blocker, holds.scope, present.id is not null as blocked, holds.waiters, holds.topic, m.key, m.key_bytes, holds.partition
 from holds
 left join :"schema".parked blocker on blocker.id = holds.blocker
-     and (blocker.state in ('failed', 'requesting', 'held') or blocker.state = 'rejected' and $3::boolean)
+     and (blocker.state in ('failed', 'requesting')
+          or blocker.state = 'held' and (blocker.waits_for_id, blocker.scope) <> (holds.blocker, holds.scope)
+          or blocker.state = 'rejected' and $3::boolean
+          or blocker.state = 'skipped' and blocker.next_attempt_at is not null)
 left join :"schema".message present on present.id = blocker.id
 left join :"schema".message m on m.id = holds.example
 order by 1

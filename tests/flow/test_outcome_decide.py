@@ -5,6 +5,8 @@ from contextlib import closing
 
 import psycopg
 import pytest
+from ledger import Ledger
+from mock import PRODUCE, MockKafka
 from outbox import Outbox
 from verify import verify
 
@@ -150,6 +152,63 @@ def test_a_number_decides_as_its_message_id_does_and_a_held_message_names_the_on
     done = decide(run_denpyo, outbox, "skip", large.id, "--reason", "x")
     assert (done.returncode, done.stdout.split(":")[0]) == (0, f"Message {large.message_id} was rejected")
     outbox.wait_states({"skipped": 1, "dispatched": 1})
+
+
+@pytest.mark.parametrize("policy", ["continue", "hold"])
+def test_who_waits_for_a_skipped_message_goes_before_later_ones_also_after_a_crash(outbox, relay, policy):
+    """
+    The ledger as a crash can leave it: an open batch has taken a message that was just skipped, and the last of its key, which had waited
+    for its topic's trouble. The one between them waits for the skipped one and is to go before the last.
+    """
+    with closing(MockKafka()) as broker:
+        topic = broker.create_topic()
+        gone, skipped, between, last = (outbox.insert(topic, key="k", payload=text) for text in ("gone", "skipped", "between", "last"))
+        ledger = Ledger(outbox.connection)
+        ledger.settle(ledger.claim(10), [gone.id], {skipped.id: "rejected", between.id: "held", last.id: "held"})
+        outbox.sql("update outbox.parked set waits_for_id = %s where id = %s", skipped.id, between.id)
+        outbox.sql("update outbox.parked set waits_for_id = %s, scope = 'topic' where id = %s", gone.id, last.id)
+        outbox.sql("select outbox.skip(%s, 'a test')", skipped.message_id)
+        ledger.retry([skipped.id, last.id])
+        relay(outbox.database, "--on-reject", policy, brokers=broker.bootstrap)
+        outbox.wait_states({"dispatched": 3, "skipped": 1})
+        assert [record.value for record in broker.read_all(topic)] == [b"between", b"last"]
+
+
+def test_a_message_that_is_in_trouble_again_before_all_that_waited_for_it_went_does_not_wait_for_itself(outbox, relay):
+    """
+    It held its topic, was rejected, and a person tries it again while those that waited are still being let go, one by one. Then
+    its topic is in trouble once more.
+    """
+    with closing(MockKafka()) as broker:
+        topic = broker.create_topic()
+        first, *others = (outbox.insert(topic, key=f"k{n}", payload="x") for n in range(6))
+        ledger = Ledger(outbox.connection)
+        ledger.settle(ledger.claim(10), [], {first.id: "rejected"} | {row.id: "held" for row in others})
+        outbox.sql("update outbox.parked set waits_for_id = %s, scope = 'topic' where state = 'held'", first.id)
+        with outbox.database.connect() as person, person.transaction():
+            person.execute("lock table outbox.batch in share row exclusive mode")  # a claim of the first that waited waits
+            relay(outbox.database, "--batch-rows", 1, "--retry-initial-ms", 50, brokers=broker.bootstrap)
+            wait_until(lambda: outbox.sql("select 1 from pg_stat_activity where application_name = 'denpyo claim'"
+                                          " and datname = current_database() and wait_event_type = 'Lock'"), 30, "the claim")
+            outbox.sql("select outbox.retry(%s)", first.message_id)
+            broker.answer(PRODUCE, 0, 29)
+        outbox.wait_states({"dispatched": 6})
+
+
+def test_a_message_that_two_crashes_left_waiting_for_itself_goes(outbox, relay):
+    """
+    Its topic's trouble was undone by a crash when an earlier one was on record as waiting for it; it then came behind that one, and
+    waited for its release, which another crash made it forget.
+    """
+    with closing(MockKafka()) as broker:
+        topic = broker.create_topic()
+        earlier, itself = (outbox.insert(topic, key="k", payload=text) for text in ("earlier", "itself"))
+        ledger = Ledger(outbox.connection)
+        ledger.settle(ledger.claim(10), [], {earlier.id: "held", itself.id: "held"})
+        outbox.sql("update outbox.parked set waits_for_id = %s, scope = 'topic'", itself.id)
+        relay(outbox.database, brokers=broker.bootstrap)
+        outbox.wait_states({"dispatched": 2}, deadline_s=20)
+        assert [record.value for record in broker.read_all(topic)] == [b"earlier", b"itself"]
 
 
 # --- races ---
