@@ -261,6 +261,10 @@ void holds_block(struct holds *h, struct row *row) {
         before->repoints_from = 0;
         keep(h, hold, hold->row);
     }
+    if (row->trouble->repoints_from == row->id) { /* the one in between never got on record */
+        row->trouble->repoints_from = 0;
+        h->repoints--;
+    }
     set_blocked(h, hold, true);
     hold->waits_for = row->id;
     hold->row = row;
