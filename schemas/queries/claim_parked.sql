@@ -10,6 +10,7 @@
 with recursive due as materialized (
     select p.id, p.attempts, p.waits_for_id, p.scope, p.state, null::bigint as range_id from :"schema".parked p
     where p.relay = $1::text and p.state in ('failed', 'delayed', 'requesting', 'skipped') and p.next_attempt_at <= clock_timestamp()
+      and (select true from :"schema".message m where m.id = p.id)
     order by p.next_attempt_at, p.id limit $4::int
     for update skip locked
 ), wanted as materialized (
@@ -47,7 +48,9 @@ with recursive due as materialized (
         union
         (select waiter.* from unnest($2::bigint[]) blocker
          cross join lateral (select p.id, p.attempts, p.waits_for_id, p.scope, p.state, null::bigint from :"schema".parked p
-                             where p.waits_for_id = blocker and p.state = 'held' order by p.id limit $4::int) waiter)
+                             where p.waits_for_id = blocker and p.state = 'held'
+                               and (select true from :"schema".message m where m.id = p.id)
+                             order by p.id limit $4::int) waiter)
         union all
         select u.id, 0, opened.waits_for_id, 'topic', 'held', opened.id from opened cross join lateral unnest(opened.ids) u(id)
     ) all_of_them

@@ -114,3 +114,22 @@ def test_a_dead_topic_with_thousands_of_rows_drains_in_order_also_through_a_rest
     verdict = verify(outbox.database, kafka, [good, dead])
     print(f"{left} of {DEAD} were left at the restart; {verdict}")
     assert verdict.exactly_once(), verdict
+
+
+def test_messages_removed_while_they_are_parked_keep_no_other_from_going(outbox, kafka, relay):
+    """More than a page of a key's held rows is deleted; what is left goes out when the key is free."""
+    topic = kafka.create_topic()
+    running = relay(outbox.database, "--batch-rows", "20", "--on-reject", "hold")
+    outbox.insert(topic, key="k", payload="x" * 2_000_000)  # rejected: its key waits for a person
+    outbox.generate(topic, 100, key="'k'")
+    outbox.wait_states({"rejected": 1, "held": 100}, topic)
+    first = outbox.sql("select min(id) as id from outbox.parked where state = 'held'")[0].id
+    outbox.sql("delete from outbox.message where id between %s and %s", first, first + 59)
+    message_id = outbox.sql("select message_id from outbox.parked where state = 'rejected'")[0].message_id
+    outbox.sql("select outbox.skip(%s, 'too large')", message_id)
+    outbox.wait_dispatched(40, topic)
+    outbox.generate(topic, 10, key="'k'")
+    outbox.wait_dispatched(50, topic)
+    verdict = verify(outbox.database, kafka, [topic])
+    assert not (verdict.doubled or verdict.disordered or verdict.false_receipts), verdict
+    assert running.running
