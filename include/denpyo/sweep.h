@@ -25,8 +25,8 @@ struct sweep_answer sweep_read(const struct pg_result *result);
 
 /*
  * The sweep by schedule: a round over all messages each interval, the first one soon after the start of a term, in
- * steps with pauses of many times their own length. Invariant: the steps go over the connection of the lease, where
- * nothing of the hot path waits for them.
+ * steps with pauses of many times their own length. Invariant: the steps go over the connection of the settlements,
+ * whose transactions are sent whole, as theirs are; a slow step delays receipts, and neither claims nor renewals.
  */
 struct sweep {
     struct ledger *ledger;

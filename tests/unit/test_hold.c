@@ -490,11 +490,11 @@ static void quiet(void) {
 }
 
 Test(hold, order_and_end_through_random_failures_and_crashes, .init = quiet) {
-    for (uint64_t seed = 1; seed <= 4000; seed++)
-        play(seed, seed % 2 * 100, false);
+    for (uint64_t seed = 4001; seed <= 8000; seed++) /* 5898 once found a message that waited for itself */
+        play(seed, (seed + 1) % 2 * 100, false);
 }
 
 Test(hold, order_and_end_where_a_rejected_row_holds_its_key_until_a_person_decides, .init = quiet) {
-    for (uint64_t seed = 1; seed <= 2000; seed++)
+    for (uint64_t seed = 18001; seed <= 20000; seed++) /* so did 19620 */
         play(seed, seed % 2 * 100, true);
 }
