@@ -54,12 +54,14 @@ static const struct kafka_property defaults[] = {
 
 /* The settings that a promise rests on; the configuration may repeat them but not change them. */
 static const struct {
-    const char *name, *value, *also, *why;
+    const char *name, *alias, *value, *also, *why;
 } promises[] = {
-    {"enable.idempotence", "true", "true", "without it a retry by the client can double or reorder messages"},
-    {"acks", "all", "-1", "with less an acknowledged message can be lost"},
-    {"message.timeout.ms", "0", "0", "a local time-out lets later messages overtake and calls an outage a failure"},
-    {"delivery.report.only.error", "false", "false", "a receipt is written only after an acknowledgment"},
+    {"enable.idempotence", "", "true", "true", "without it a retry by the client can double or reorder messages"},
+    {"acks", "request.required.acks", "all", "-1", "with less an acknowledged message can be lost"},
+    {"message.timeout.ms", "delivery.timeout.ms", "0", "0",
+     "a local time-out lets later messages overtake and calls an outage a failure"},
+    {"message.send.max.retries", "retries", "2147483647", "2147483647", "giving up early calls an outage a failure"},
+    {"delivery.report.only.error", "", "false", "false", "a receipt is written only after an acknowledgment"},
 };
 #define TXN_MESSAGE_TIMEOUT_MS "50000" /* below transaction.timeout.ms, which is 60000 by default */
 #define PROMISES (sizeof promises / sizeof *promises)
@@ -116,10 +118,7 @@ static bool set_all(rd_kafka_conf_t *conf, const struct kafka_options *options, 
         if (strcmp(p->name, "transactional.id") == 0)
             return fault_set(f, FAULT_USAGE, "kafka", "kafka.transactional.id: the relay sets it itself; remove it");
         for (size_t k = 0; k < PROMISES; k++) {
-            bool named =
-                strcmp(p->name, promises[k].name) == 0 ||
-                (strcmp(promises[k].name, "acks") == 0 && strcmp(p->name, "request.required.acks") == 0) ||
-                (strcmp(promises[k].name, "message.timeout.ms") == 0 && strcmp(p->name, "delivery.timeout.ms") == 0);
+            bool named = strcmp(p->name, promises[k].name) == 0 || strcmp(p->name, promises[k].alias) == 0;
             if (named && strcmp(p->value, promises[k].value) != 0 && strcmp(p->value, promises[k].also) != 0)
                 return fault_set(f, FAULT_USAGE, "kafka", "kafka.%s=%s is refused: %s; remove it", p->name, p->value,
                                  promises[k].why);

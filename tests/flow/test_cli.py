@@ -230,6 +230,9 @@ def test_check_goes_on_without_a_broker(run_denpyo, schema_ready):
     ("compression.levle=3", 'did you mean "compression.level"?'),  # of a topic, to librdkafka
     ("no.likeness=1", "kafka.no.likeness: librdkafka"),
     ("acks=1", "kafka.acks=1 is refused"),
+    ("retries=3", "kafka.retries=3 is refused"),
+    ("message.send.max.retries=3", "kafka.message.send.max.retries=3 is refused"),
+    ("delivery.timeout.ms=1000", "kafka.delivery.timeout.ms=1000 is refused"),
     ("sasl.mechanism=NONSENSE", "NONSENSE"),
 ])
 def test_check_refuses_the_properties_that_run_refuses(run_denpyo, schema_ready, pair, reason):
