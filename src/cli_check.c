@@ -11,6 +11,8 @@
 #include "denpyo/cli_sweep.h"
 #include "denpyo/cli_view.h"
 #include "denpyo/kafka_admin.h"
+#include "denpyo/kafka_consumer.h"
+#include "denpyo/kafka_mark.h"
 #include "denpyo/migrate.h"
 #include "denpyo/session.h"
 
@@ -170,6 +172,13 @@ static void judge_cluster(struct check *c, const char *name, const struct kafka_
     json_decref(rows);
 }
 
+static struct kafka_options list_options(const struct check *c, struct kafka_property *properties) {
+    for (size_t i = 0; i < c->config->kafka_count; i++)
+        properties[i] = (struct kafka_property){c->config->kafka[i].name, c->config->kafka[i].value};
+    return (struct kafka_options){
+        .brokers = c->config->brokers, .properties = properties, .property_count = c->config->kafka_count};
+}
+
 static void check_broker(struct check *c, const char *name) {
     find_topics(c);
     if (*c->config->brokers == 0) {
@@ -178,12 +187,9 @@ static void check_broker(struct check *c, const char *name) {
         return;
     }
     struct kafka_property properties[c->config->kafka_count + 1];
-    for (size_t i = 0; i < c->config->kafka_count; i++)
-        properties[i] = (struct kafka_property){c->config->kafka[i].name, c->config->kafka[i].value};
+    const struct kafka_options options = list_options(c, properties);
     struct kafka_admin_cluster cluster;
     struct fault f = {0};
-    const struct kafka_options options = {
-        .brokers = c->config->brokers, .properties = properties, .property_count = c->config->kafka_count};
     c->broker_reached =
         kafka_check(&options, &f) && kafka_admin_look(c->config->brokers, properties, c->config->kafka_count,
                                                       BROKER_TIMEOUT_MS, c->found, c->found_count, &cluster, &f);
@@ -214,6 +220,38 @@ static void check_topics(struct check *c, const char *name) {
             say(c, name, OK, CLI_OK, "%s has %d partition%s", topic->name, topic->partitions,
                 topic->partitions == 1 ? "" : "s");
     }
+}
+
+/* What transactions need on a cluster with access control. The right to the transactional id itself shows when the
+ * relay starts: asking for it would fence off the one that runs. */
+static void check_exactly_once(struct check *c, const char *name) {
+    struct kafka_property properties[c->config->kafka_count + 1];
+    struct kafka_options options = list_options(c, properties);
+    struct fault f = {0};
+    if (*c->config->transactional_id == 0) {
+        say(c, name, FAIL, CLI_USAGE, "exactly_once needs --transactional-id NAME");
+        return;
+    }
+    options.transactional_id = c->config->transactional_id;
+    if (!kafka_mark_check(&options, BROKER_TIMEOUT_MS, &f)) {
+        say(c, name, FAIL, CLI_TROUBLE, "%s", f.text);
+        return;
+    }
+    struct rd_kafka_s *consumer = kafka_consumer_open(&options, NULL, true, &f);
+    size_t unread = 0;
+    for (size_t i = 0; consumer != NULL && i < c->found_count; i++) {
+        const struct kafka_admin_topic *topic = &c->found[i];
+        if (topic->partitions == 0 || kafka_consumer_may_read(consumer, topic->name, BROKER_TIMEOUT_MS))
+            continue;
+        say(c, name, WARN, CLI_OK,
+            "%s may not be read: after a crash its messages may be sent twice; grant the relay Read on it",
+            topic->name);
+        unread++;
+    }
+    if (consumer != NULL)
+        kafka_consumer_close(consumer);
+    if (unread == 0)
+        say(c, name, OK, CLI_OK, "the group \"%s\" keeps the progress of transactions", c->config->transactional_id);
 }
 
 /* The whole outbox, only when it is asked for. */
@@ -247,6 +285,7 @@ static const struct {
     {"sweep", NEEDS_SCHEMA, check_sweep},
     {"broker", NEEDS_NOTHING, check_broker},
     {"topics", NEEDS_BROKER, check_topics},
+    {"delivery", NEEDS_BROKER, check_exactly_once},
 };
 
 /* What is missing for the check, or NULL. */
@@ -266,7 +305,8 @@ static const char *missing(const struct check *c, enum needs needs) {
 
 static void run_all(struct check *c) {
     for (size_t i = 0; i < sizeof checks / sizeof *checks; i++) {
-        if (checks[i].run == check_sweep && !c->sweep)
+        if ((checks[i].run == check_sweep && !c->sweep) ||
+            (checks[i].run == check_exactly_once && c->config->delivery != CONFIG_EXACTLY_ONCE))
             continue;
         const char *lacking = missing(c, checks[i].needs);
         if (lacking)

@@ -46,6 +46,10 @@ static bool check_and_run(const struct config *c, struct fault *f) {
             f, FAULT_USAGE, "transactional_id",
             "exactly_once needs --transactional-id NAME: a name that no other outbox on this Kafka cluster "
             "uses, the same for all processes of this relay");
+    if (c->delivery != CONFIG_EXACTLY_ONCE && c->transactional_id[0] != 0)
+        return fault_set(f, FAULT_USAGE, "transactional_id",
+                         "--transactional-id means nothing to at_least_once delivery: add --delivery exactly_once, or "
+                         "leave it out");
     struct session *session;
     if (!session_open(&session, c, f))
         return false;

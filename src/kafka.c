@@ -63,7 +63,6 @@ static const struct {
     {"message.send.max.retries", "retries", "2147483647", "2147483647", "giving up early calls an outage a failure"},
     {"delivery.report.only.error", "", "false", "false", "a receipt is written only after an acknowledgment"},
 };
-#define TXN_MESSAGE_TIMEOUT_MS "50000" /* below transaction.timeout.ms, which is 60000 by default */
 #define PROMISES (sizeof promises / sizeof *promises)
 
 /* The property that a name which librdkafka does not know was probably meant for. */
@@ -107,6 +106,22 @@ static bool set(rd_kafka_conf_t *conf, const char *name, const char *value, stru
     return fault_set(f, FAULT_USAGE, "kafka", "kafka.%s: %s", name, why);
 }
 
+static int64_t number_of(const rd_kafka_conf_t *conf, const char *name) {
+    char text[32];
+    size_t size = sizeof text;
+    if (rd_kafka_conf_get(conf, name, text, &size) != RD_KAFKA_CONF_OK)
+        abort();
+    return strtoll(text, NULL, 10);
+}
+
+/* In a transaction a time-out is no failure of a message: the transaction is aborted and all of it sent again. It comes
+ * before the broker's own, which would end the producer. */
+static bool set_transactional(rd_kafka_conf_t *conf, const char *id, struct fault *f) {
+    char timeout[32];
+    snprintf(timeout, sizeof timeout, "%lld", (long long)number_of(conf, "transaction.timeout.ms") * 5 / 6);
+    return set(conf, "transactional.id", id, f) && set(conf, "message.timeout.ms", timeout, f);
+}
+
 static bool set_all(rd_kafka_conf_t *conf, const struct kafka_options *options, struct fault *f) {
     for (size_t i = 0; i < sizeof defaults / sizeof *defaults; i++)
         if (!set(conf, defaults[i].name, defaults[i].value, f))
@@ -129,11 +144,7 @@ static bool set_all(rd_kafka_conf_t *conf, const struct kafka_options *options, 
     for (size_t k = 0; k < PROMISES; k++)
         if (!set(conf, promises[k].name, promises[k].value, f))
             return false;
-    if (options->transactional_id == NULL)
-        return true;
-    /* In a transaction a time-out is no failure of a message: the transaction is aborted and all of it sent again. */
-    return set(conf, "transactional.id", options->transactional_id, f) &&
-           set(conf, "message.timeout.ms", TXN_MESSAGE_TIMEOUT_MS, f);
+    return options->transactional_id == NULL || set_transactional(conf, options->transactional_id, f);
 }
 
 bool kafka_check(const struct kafka_options *options, struct fault *f) {
@@ -141,14 +152,6 @@ bool kafka_check(const struct kafka_options *options, struct fault *f) {
     bool ok = set_all(conf, options, f);
     rd_kafka_conf_destroy(conf);
     return ok;
-}
-
-static int64_t number_of(const rd_kafka_conf_t *conf, const char *name) {
-    char text[32];
-    size_t size = sizeof text;
-    if (rd_kafka_conf_get(conf, name, text, &size) != RD_KAFKA_CONF_OK)
-        abort();
-    return strtoll(text, NULL, 10);
 }
 
 static bool is_set_to(const rd_kafka_conf_t *conf, const char *name, const char *value) {

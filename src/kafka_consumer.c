@@ -28,3 +28,22 @@ struct rd_kafka_s *kafka_consumer_open(const struct kafka_options *o, const char
     }
     return rk;
 }
+
+bool kafka_consumer_may_read(struct rd_kafka_s *rk, const char *topic, int timeout_ms) {
+    rd_kafka_topic_t *rkt = rd_kafka_topic_new(rk, topic, NULL);
+    rd_kafka_resp_err_t err = RD_KAFKA_RESP_ERR_NO_ERROR;
+    if (rd_kafka_consume_start(rkt, 0, RD_KAFKA_OFFSET_END) == 0) {
+        rd_kafka_message_t *m = rd_kafka_consume(rkt, 0, timeout_ms); /* the end of the partition, or an error */
+        if (m != NULL)
+            err = m->err;
+        if (m != NULL)
+            rd_kafka_message_destroy(m);
+        rd_kafka_consume_stop(rkt, 0);
+    }
+    rd_kafka_topic_destroy(rkt);
+    return err != RD_KAFKA_RESP_ERR_TOPIC_AUTHORIZATION_FAILED;
+}
+
+void kafka_consumer_close(struct rd_kafka_s *rk) {
+    rd_kafka_destroy_flags(rk, RD_KAFKA_DESTROY_F_NO_CONSUMER_CLOSE);
+}

@@ -45,15 +45,31 @@ static bool fail(const char *group, rd_kafka_resp_err_t err, struct fault *f) {
                      rd_kafka_err2str(err));
 }
 
+/* One attempt, of CALL_TIMEOUT_MS at most. That the group is not ours to describe keeps librdkafka waiting for its
+ * coordinator; the reason is told to the consumer. */
+static rd_kafka_resp_err_t ask(rd_kafka_t *rk, rd_kafka_topic_partition_list_t *list) {
+    rd_kafka_resp_err_t err = rd_kafka_committed(rk, list, CALL_TIMEOUT_MS);
+    rd_kafka_message_t *m;
+    while (err == RD_KAFKA_RESP_ERR__TIMED_OUT && (m = rd_kafka_consumer_poll(rk, 0)) != NULL) {
+        if (m->err == RD_KAFKA_RESP_ERR_GROUP_AUTHORIZATION_FAILED)
+            err = m->err;
+        rd_kafka_message_destroy(m);
+    }
+    return err;
+}
+
 bool kafka_mark_check(const struct kafka_options *options, int timeout_ms, struct fault *f) {
     rd_kafka_t *rk = kafka_consumer_open(options, options->transactional_id, true, f);
     if (rk == NULL)
         return false;
     rd_kafka_topic_partition_list_t *list = rd_kafka_topic_partition_list_new(1);
     rd_kafka_topic_partition_list_add(list, "denpyo", 0); /* whether there is such a topic does not matter */
-    rd_kafka_resp_err_t err = rd_kafka_committed(rk, list, timeout_ms);
+    rd_kafka_resp_err_t err = RD_KAFKA_RESP_ERR__TIMED_OUT;
+    int64_t deadline_us = loop_now_us() + timeout_ms * INT64_C(1000);
+    while (err == RD_KAFKA_RESP_ERR__TIMED_OUT && loop_now_us() < deadline_us)
+        err = ask(rk, list);
     rd_kafka_topic_partition_list_destroy(list);
-    rd_kafka_destroy_flags(rk, RD_KAFKA_DESTROY_F_NO_CONSUMER_CLOSE);
+    kafka_consumer_close(rk);
     return err == RD_KAFKA_RESP_ERR_NO_ERROR || fail(options->transactional_id, err, f);
 }
 
@@ -65,12 +81,12 @@ bool kafka_mark_read(struct kafka_tail *tail) {
     int64_t deadline_us = loop_now_us() + TIMEOUT_MS * INT64_C(1000);
     while (err == RD_KAFKA_RESP_ERR__TIMED_OUT && loop_now_us() < deadline_us && !atomic_load(&tail->is_cancelled)) {
         rd_kafka_topic_partition_list_t *list = list_topics(tail);
-        err = rd_kafka_committed(rk, list, CALL_TIMEOUT_MS);
+        err = ask(rk, list);
         if (err == RD_KAFKA_RESP_ERR_NO_ERROR)
             take(tail, list);
         rd_kafka_topic_partition_list_destroy(list);
     }
-    rd_kafka_destroy_flags(rk, RD_KAFKA_DESTROY_F_NO_CONSUMER_CLOSE);
+    kafka_consumer_close(rk);
     failpoint_pass(FAILPOINT_LOOKUP_MARKS);
     return err == RD_KAFKA_RESP_ERR_NO_ERROR || fail(tail->options->transactional_id, err, &tail->fault);
 }

@@ -61,7 +61,7 @@ const struct outcome_table_row outcome_table[] = {
     {OUTCOME_FATAL_ERROR, KAFKA_CODE_CLUSTER_AUTHORIZATION, OUTCOME_RELAY,
      "The relay may not write to any topic: it never heals without a grant."},
     {OUTCOME_FATAL_ERROR, KAFKA_CODE_TRANSACTIONAL_ID_AUTHORIZATION, OUTCOME_RELAY,
-     "The relay may not use its transactional.id: it never heals without a grant."},
+     "The relay may not use its transactional.id: grant it Write and Describe."},
     {OUTCOME_FATAL_ERROR, ANY, OUTCOME_FATAL, "The producer is made anew; what is open is looked up first."},
 };
 const size_t outcome_table_count = sizeof outcome_table / sizeof *outcome_table;

@@ -30,6 +30,9 @@ static bool find_trouble(const struct relay *r, struct trouble *t) {
         *t = (struct trouble){r->txn.fault.code, r->txn.fault.text, "The transactional producer failed."};
     else
         return false;
+    if (strcmp(t->code, kafka_code_name(KAFKA_CODE_FENCED)) == 0)
+        t->meaning = "Another producer has this transactional id (the next leader, or another outbox by mistake), or a "
+                     "transaction of ours took too long.";
     return true;
 }
 
