@@ -14,7 +14,8 @@ static void die_at(const char *step) {
 }
 
 rd_kafka_error_t *rd_kafka_send_offsets_to_transaction(rd_kafka_t *rk, const rd_kafka_topic_partition_list_t *offsets,
-                                                       const rd_kafka_consumer_group_metadata_t *group, int timeout_ms) {
+                                                       const rd_kafka_consumer_group_metadata_t *group,
+                                                       int timeout_ms) {
     rd_kafka_error_t *(*original)(rd_kafka_t *, const rd_kafka_topic_partition_list_t *,
                                   const rd_kafka_consumer_group_metadata_t *, int) =
         (rd_kafka_error_t * (*)(rd_kafka_t *, const rd_kafka_topic_partition_list_t *,
