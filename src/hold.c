@@ -153,10 +153,10 @@ static void end(struct holds *h, struct hold *hold) {
         hold->topic->key_holds--;
         break;
     }
-    if (hold->newer != NULL)
-        hold->newer->older = hold->older;
-    else
+    if (hold == h->newest)
         h->newest = hold->older;
+    else
+        hold->newer->older = hold->older;
     if (hold->older != NULL)
         hold->older->newer = hold->newer;
     h->count--;

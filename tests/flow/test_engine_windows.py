@@ -133,6 +133,10 @@ TYPES = {
     "load_page": "pg_snapshot, pg_snapshot, bigint, bigint, int, int",
     "claim_parked": "text, bigint[], bigint[], int, int, bigint[]",
     "load_parked": "text, bigint, int",
+    "load_cursor": "text",
+    "load_open": "text, bigint, bigint",
+    "load_holds": "text, bigint, boolean",
+    "load_tails": "text, bigint, text[]",
     "fence": "text, bigint, uuid, text, text",
 }
 
@@ -237,3 +241,62 @@ def test_parked_ranges_cost_what_a_page_takes_of_them(window, plans):
         print(len(page), costs)
         assert [row for row, _ in page] == waiting[:len(page)] and 1 < len(page) <= 25
         assert costs < 400
+
+
+BATCHES, TOPICS = 4000, 7
+
+
+@pytest.fixture(scope="module", params=["none", "of empty tables", "of tables that were smaller", "fresh"])
+def history(request, postgres, run_denpyo):
+    """Thousands of settled batches of many topics and three open ones, with statistics as said."""
+    database = postgres.create_database()
+    assert run_denpyo("init", "--postgres", database).returncode == 0
+    with database.connect() as connection:
+        for table in ("batch", "settlement", "settlement_topic", "parked"):
+            connection.execute(f"alter table outbox.{table} set (autovacuum_enabled = off)")
+        connection.execute("insert into outbox.relay (name, epoch, holder) values ('default', 1, %s)", (HOLDER,))
+        if request.param == "of empty tables":
+            connection.execute("vacuum full analyze")
+        write_history(connection, 1, 20)
+        if request.param == "of tables that were smaller":
+            connection.execute("vacuum full analyze outbox.batch")
+            connection.execute("vacuum analyze")
+        write_history(connection, 21, BATCHES)
+        if request.param == "fresh":
+            connection.execute("vacuum analyze")
+    yield database
+    database.drop()
+
+
+def write_history(connection, first, last):
+    """Batches of 200 rows, 200 a second, all but the last three of all settled."""
+    names = [f"topic-{number}" for number in range(TOPICS)]
+    connection.execute("insert into outbox.batch (relay, id, epoch, window_from, window_to, after_id, upto_id, row_count, last_page,"
+                       " topic_names, partition_counts, claimed_at) select 'default', b, 1, '1:1:', '1:1:', 0, 0, 200, true, %s, %s,"
+                       " now() + b * interval '5 ms' from generate_series(%s::int, %s) b",
+                       (names, [4] * TOPICS, first, last))
+    connection.execute("insert into outbox.settlement (relay, id, topic_names, ids, message_ids, topics, partitions, offsets, settled_at)"
+                       " select 'default', b, %s, array_agg(b * 200 + i), array_agg(gen_random_uuid()),"
+                       " array_agg((i %% 7 + 1)::smallint), array_agg(i %% 4), array_agg(b * 30 + i), now() + b * interval '5 ms'"
+                       " from generate_series(%s::int, %s) b, generate_series(1, 200) i group by b order by b",
+                       (names, first, min(last, BATCHES - 3)))
+    connection.execute("insert into outbox.settlement_topic (relay, batch_id, topic, count, settled_at)"
+                       " select 'default', b, topic, 28, now() + b * interval '5 ms'"
+                       " from generate_series(%s::int, %s) b, unnest(%s::text[]) topic",
+                       (first, min(last, BATCHES - 3), names))
+
+
+@pytest.mark.parametrize("plans", ["force_custom_plan", "force_generic_plan"])
+def test_case_16_a_term_begins_at_the_cost_of_what_is_open(history, plans):
+    """However many batches are settled: the newest receipts of each topic concerned are opened, and no others."""
+    topics = "{" + ",".join(f"topic-{number}" for number in range(3)) + "}"
+    statements = {"load_cursor": ("default",), "load_open": ("default", BATCHES - 3, BATCHES - 3),
+                  "load_holds": ("default", BATCHES - 3, False), "load_tails": ("default", BATCHES - 3, topics)}
+    with history.connect() as connection:
+        connection.execute("set statement_timeout = '60s'")
+        claimant = Claimant(connection, plans)
+        starts = claimant.run("load_tails", *statements["load_tails"])
+        assert len(starts) == 3 * 4 + 1 and [row[:2] for row in starts if row[0] is None] == [(None, None)]
+        costs = {name: claimant.buffers(name, *values) for name, values in statements.items()}
+    print(costs)
+    assert max(costs.values()) < 400, costs
