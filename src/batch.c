@@ -58,7 +58,7 @@ static void read_row(struct row *row, const struct pg_result *r, int i, bool is_
     if (is_retry) {
         row->attempts = (int32_t)pg_int(r, i, PAGE_ATTEMPTS);
         row->released_from = pg_int(r, i, PAGE_WAITS_FOR);
-        row->released_scope = pg_int(r, i, PAGE_SCOPE) != 0 ? SCOPE_TOPIC : SCOPE_KEY;
+        row->released_scope = (enum row_scope)pg_int(r, i, PAGE_SCOPE);
         row->is_skipped = strcmp(pg_text(r, i, PAGE_STATE), "skipped") == 0;
         row->is_unsure = strcmp(pg_text(r, i, PAGE_STATE), "requesting") == 0;
         row->range_id = pg_is_null(r, i, PAGE_RANGE) ? 0 : pg_int(r, i, PAGE_RANGE);

@@ -149,14 +149,6 @@ static void send_claim(struct claim *c) {
     pgarray_free(&counts);
 }
 
-/* Rows that were given up while they were on their way: they may have arrived since. */
-static bool has_unsure(const struct batch *batch) {
-    for (size_t i = 0; i < batch->count; i++)
-        if (batch->rows[i].is_unsure && batch->rows[i].outcome == ROW_OPEN)
-            return true;
-    return false;
-}
-
 static void on_claimed(void *context, struct pg_result *r) {
     struct claim *c = context;
     struct ledger *ledger = c->ledger;
@@ -165,23 +157,12 @@ static void on_claimed(void *context, struct pg_result *r) {
     failpoint_pass(FAILPOINT_CLAIM_COMMITTED);
     c->staged = NULL;
     ledger->newest_id = batch->id;
-    if (batch->is_retry) {
-        for (size_t i = 0; i < batch->count; i++) {
-            holds_take(&c->publisher->holds, &batch->rows[i]);
-            if (batch->rows[i].is_unsure)
-                overdue_claimed(c->publisher, &batch->rows[i]);
-        }
-    } else {
+    if (!batch->is_retry)
         window_advance(&ledger->cursor, batch->upto_id, batch->last_page);
-    }
     if (batch->last_page && !batch->is_retry)
         c->bounded = false;
     batch_queue_push(&ledger->open, batch);
-    const struct publisher *p = c->publisher;
-    if ((p->options.on_unknown != PUBLISH_RESEND || p->is_transactional) && has_unsure(batch))
-        c->publisher->must_look_up = true; /* and none of it is sent before */
-    else
-        publish_batch(c->publisher, batch);
+    publish_claimed(c->publisher, batch);
 }
 
 /* ---- reading a page ---- */
@@ -456,7 +437,8 @@ static bool has_room(const struct claim *c) {
  * oldest holds the others. */
 static bool releases_first(const struct claim *c) {
     const struct holds *h = &c->publisher->holds;
-    return c->parked_first || (h->releasing > 0 && h->releasing_parked + h->releasing_pending < RELEASE_FIRST);
+    size_t left = h->releasing_parked + h->releasing_pending;
+    return c->parked_first || (left > 0 && left < RELEASE_FIRST);
 }
 
 static bool is_trickling(const struct claim *c, int64_t now_us) {

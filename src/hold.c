@@ -179,14 +179,27 @@ void holds_free(struct holds *h) {
 
 /* Ends the hold when it is releasing and nobody waits any more. */
 static void end_if_over(struct holds *h, struct hold *hold) {
-    if (!hold->blocked && hold->parked == 0 && hold->pending == 0)
+    if (!hold->blocked && hold->parked == 0 && hold->pending == 0 && hold->owed == 0)
         end(h, hold);
+}
+
+struct hold *holds_owe(const struct row *row) {
+    struct hold *hold = find_partition(row->topic, row->partition);
+    assert(hold != NULL);
+    hold->owed++;
+    return hold;
+}
+
+void holds_repay(struct holds *h, struct hold *hold) {
+    assert(hold->owed > 0);
+    hold->owed--;
+    end_if_over(h, hold);
 }
 
 void holds_query(struct holds *h) {
     h->queries++;
     for (struct hold *hold = h->newest; hold != NULL; hold = hold->older)
-        if (!hold->blocked && hold->parked > 0)
+        if (!hold->blocked && hold->parked + hold->owed > 0)
             hold->listed = h->queries;
 }
 
@@ -299,9 +312,8 @@ void holds_reject(struct holds *h, struct row *row) {
 void holds_take(struct holds *h, const struct row *row) {
     if (row->released_from == 0)
         return;
-    struct hold *hold = find_partition_waiting(row->topic, row->released_from);
-    if (hold == NULL)
-        hold = hold_of_row(h, row, row->released_scope);
+    struct hold *hold = row->released_scope == SCOPE_PARTITION ? find_partition_waiting(row->topic, row->released_from)
+                                                               : hold_of_row(h, row, row->released_scope);
     if (hold == NULL || hold->waits_for != row->released_from || hold->parked == 0)
         return;
     hold->parked--;

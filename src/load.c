@@ -68,14 +68,14 @@ static void finish(struct load *l) {
             log_event(LOG_ERROR, "rows of an open batch were removed from the outbox; the others go on",
                       log_int("batch", b->id), log_int("claimed", b->row_count), log_int("left", (int64_t)batch->count),
                       LOG_END);
-        if (batch->is_retry) {
+        if (batch->is_retry)
             ledger->retry_open++;
-            for (size_t k = 0; k < batch->count && !l->is_full; k++)
-                holds_take(&l->publisher->holds, &batch->rows[k]);
-        }
         ledger->newest_id = b->id;
         batch_queue_push(&ledger->open, batch);
-        publish_batch(l->publisher, batch);
+        if (l->is_full)
+            publish_batch(l->publisher, batch);
+        else
+            publish_claimed(l->publisher, batch);
     }
     if (l->count > 0)
         log_event(LOG_INFO, "open batches go on", log_int("batches", (int64_t)l->count),

@@ -119,6 +119,7 @@ static void block_partitions(struct publisher *p, struct batch *first) {
                 continue;
             close_on_wire(p, row);
             holds_block(&p->holds, row);
+            row->hold = holds_owe(row);
             lane->first = NULL;
             log_event(LOG_WARN, "a partition acknowledges nothing: its messages stay requesting, the others go on",
                       log_str("topic", row->topic->name), log_int("partition", row->partition),
@@ -140,8 +141,10 @@ static void detach(struct publisher *p, struct batch *first) {
     block_partitions(p, first);
     for (struct batch *b = first; b != NULL; b = b->next)
         for (size_t i = 0; i < b->count && b->open > 0; i++)
-            if (is_on_wire(&b->rows[i]))
+            if (is_on_wire(&b->rows[i])) {
                 close_on_wire(p, &b->rows[i]);
+                b->rows[i].hold = holds_owe(&b->rows[i]);
+            }
     for (struct topic *t = topics_next(&p->topics, NULL); t != NULL; t = topics_next(&p->topics, t))
         for (int32_t i = 0; t->partition_holds != NULL && t->lanes != NULL && i < t->partitions; i++)
             if (t->lanes[i].is_overdue)
@@ -167,8 +170,8 @@ static void add_result(struct overdue *o, const struct row *row) {
         if (o->results == NULL)
             abort();
     }
-    o->results[o->count++] =
-        (struct overdue_result){row->id, row->offset, row->partition, (enum kafka_delivery)row->delivery, false};
+    o->results[o->count++] = (struct overdue_result){
+        row->id, row->offset, row->hold, row->partition, (enum kafka_delivery)row->delivery, false};
 }
 
 void overdue_await(struct publisher *p, struct row *row, int32_t partition) {
@@ -280,21 +283,17 @@ void overdue_claimed(struct publisher *p, struct row *row) {
         return;
     r->is_taken = true;
     o->taken++;
-    switch (r->delivery) {
-    case KAFKA_ACKNOWLEDGED:
+    if (r->delivery != KAFKA_MAYBE_PERSISTED)
         row->is_unsure = false;
+    if (r->delivery == KAFKA_ACKNOWLEDGED) {
         row->partition = r->partition;
         row->offset = r->offset;
         batch_close_row(row, ROW_DISPATCHED);
         holds_resolve(&p->holds, row);
         p->dispatched++;
-        return;
-    case KAFKA_NOT_PERSISTED:
-        row->is_unsure = false;
-        return;
-    case KAFKA_MAYBE_PERSISTED:
-        return;
     }
+    if (r->hold != NULL)
+        holds_repay(&p->holds, r->hold);
 }
 
 bool overdue_is_stalled(const struct publisher *p, int64_t now_us) {

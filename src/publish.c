@@ -227,6 +227,26 @@ void publish_batch(struct publisher *p, struct batch *batch) {
         publish_route(p, batch);
 }
 
+/* Rows that were given up while they were on their way: they may have arrived since. */
+static bool has_unsure(const struct batch *batch) {
+    for (size_t i = 0; i < batch->count; i++)
+        if (batch->rows[i].is_unsure && batch->rows[i].outcome == ROW_OPEN)
+            return true;
+    return false;
+}
+
+void publish_claimed(struct publisher *p, struct batch *batch) {
+    for (size_t i = 0; i < batch->count && batch->is_retry; i++) {
+        holds_take(&p->holds, &batch->rows[i]);
+        if (batch->rows[i].is_unsure)
+            overdue_claimed(p, &batch->rows[i]);
+    }
+    if ((p->options.on_unknown != PUBLISH_RESEND || p->is_transactional) && has_unsure(batch))
+        p->must_look_up = true; /* and none of it is sent before */
+    else
+        publish_batch(p, batch);
+}
+
 void publish_route(struct publisher *p, struct batch *batch) {
     for (size_t i = 0; i < batch->count; i++) {
         if (batch->rows[i].outcome != ROW_OPEN)

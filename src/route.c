@@ -171,8 +171,9 @@ static void enter_lane(struct publisher *p, struct row *row) {
         row->partition = (int32_t)(topic->next_keyless++ / KEYLESS_RUN % (uint32_t)topic->partitions);
     }
     struct lane *lane = &topic->lanes[row->partition];
-    if (lane->is_overdue) {
-        publish_hold(p, holds_check(&p->holds, row), row);
+    struct hold *hold = lane->is_overdue ? holds_check(&p->holds, row) : NULL;
+    if (hold != NULL) {
+        publish_hold(p, hold, row);
         return;
     }
     queue_push(row->batch->is_retry ? &lane->retried : &lane->waiting, row);

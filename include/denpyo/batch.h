@@ -43,7 +43,7 @@ enum page_column {
     PAGE_OVERSIZE,  /* only when a part was left out (its bytes; negative: not the payload's), or 0: DEFECT_PARTS */
     PAGE_ATTEMPTS,  /* parked rows only, from here on */
     PAGE_WAITS_FOR,
-    PAGE_SCOPE, /* whether it waited for its topic */
+    PAGE_SCOPE, /* what it waited for, as the number of an enum row_scope */
     PAGE_STATE,
     PAGE_RANGE /* the parked range it comes from, if any */
 };

@@ -15,8 +15,8 @@
  *  2. not blocked ("releasing"): waits_for is resolved; the rows that waited for it come back in id order, and until
  * the last has, newer rows are held too.
  *  3. parked counts held rows in the database, also in ranges, that no open batch has taken; pending those in batches
- * that are not settled.
- *  4. A hold ends when it is releasing and both counts are 0.
+ * that are not settled; owed the overdue rows of a partition that no claim has taken back.
+ *  4. A hold ends when it is releasing and all three counts are 0.
  *  5. A query of parked rows brings the lowest ids of all holds that it lists: its rows pass each of these, also those
  * that waited elsewhere.
  */
@@ -29,7 +29,7 @@ struct hold {
     int64_t waits_for;
     bool blocked;
     uint64_t listed; /* the last query that asked for its waiters */
-    size_t parked, pending;
+    size_t parked, pending, owed;
     struct row *row;   /* the row waits_for until its settlement is sent, else NULL */
     struct hold *next; /* in its bucket, or of its topic's partitions */
     struct hold *newer, *older;
@@ -65,6 +65,11 @@ void holds_keep(struct holds *h, struct hold *hold, struct row *row);
 /* A FAILED row, an overdue one, or a REJECTED one that holds (trouble set), with a key, or of topic or partition scope,
  * begins to hold its followers. Made, or repointed to it. */
 void holds_block(struct holds *h, struct row *row);
+
+/* An overdue row, behind its partition's hold now, and what no claim has taken back yet. Returns the hold, which lives
+ * until then. */
+struct hold *holds_owe(const struct row *row);
+void holds_repay(struct holds *h, struct hold *hold);
 
 /* The row was dispatched, or closed and its followers go on: whoever waited for it is released. */
 void holds_resolve(struct holds *h, const struct row *row);

@@ -17,6 +17,7 @@ struct publisher;
 struct overdue_result {
     int64_t id;
     int64_t offset;
+    struct hold *hold; /* that owes it, or NULL */
     int32_t partition;
     enum kafka_delivery delivery;
     bool is_taken;
@@ -39,6 +40,7 @@ struct overdue_wait {
  *  2. A batch stays in memory while librdkafka has an overdue row of it. When that is too much, the producer is made
  *     anew: it lets go of them, and they are looked up.
  *  3. A row has a result when its report came and its batch is settled, not before.
+ *  4. Until all of them are claimed, the hold of their partition does not end: a page may take only some.
  *
  * The rows that a look-up cannot find because their partition has no leader go the same way: out of their batches, and
  * back as soon as it can be read.

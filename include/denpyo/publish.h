@@ -87,6 +87,11 @@ struct kafka *publish_detach(struct publisher *p);
 void publish_batch(struct publisher *p, struct batch *batch);
 void publish_route(struct publisher *p, struct batch *batch);
 
+/* The same for a batch whose claim is committed in this term, known from its answer or from the ledger: parked rows
+ * leave their holds, and what is known of those that were on their way takes effect. Others of these have to be looked
+ * up. */
+void publish_claimed(struct publisher *p, struct batch *batch);
+
 /* The transaction is committed: what was acknowledged in it is dispatched. first: the oldest batch. */
 void publish_confirm(struct publisher *p, struct batch *first);
 /* It was aborted: what was sent in it goes back to its lane, in its order. */

@@ -11,8 +11,9 @@
 /* What became of a row. OPEN: on its way; a batch with none is settled. UNSURE: given up on its way, or overdue. */
 enum row_outcome { ROW_OPEN, ROW_DISPATCHED, ROW_FAILED, ROW_HELD, ROW_REJECTED, ROW_DELAYED, ROW_SKIPPED, ROW_UNSURE };
 
-/* How far a failure reaches: the later rows of its key, of its whole topic, or all of its partition. */
-enum row_scope { SCOPE_KEY, SCOPE_TOPIC, SCOPE_PARTITION };
+/* How far a failure reaches: the later rows of its key, of its whole topic, or all of its partition. The numbers are
+ * those of the queries. */
+enum row_scope { SCOPE_KEY = 0, SCOPE_TOPIC = 1, SCOPE_PARTITION = 2 };
 
 /* What no message can have; only a dropped constraint lets it in. PARTS: both keys, or not exactly one of payload,
  * payload_bytes and tombstone. */
@@ -62,7 +63,7 @@ struct row {
     bool is_explicit;     /* the application chose the partition */
     bool is_ranged;       /* HELD: the settlement parks it in a range, not by itself */
     enum row_outcome outcome;
-    struct hold *hold; /* HELD: what it waits for */
+    struct hold *hold; /* HELD: what it waits for; overdue: what owes it */
     struct row_trouble *trouble;
 };
 

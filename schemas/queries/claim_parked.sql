@@ -74,7 +74,7 @@ select m.id, m.message_id, m.topic,
             when octet_length(m.key_bytes) > $5::int then -octet_length(m.key_bytes)
             when pg_column_size(m.headers) > $5::int then -pg_column_size(m.headers)
             when pg_column_size(m.headers) > 200 and octet_length(m.headers::text) > $5::int then -octet_length(m.headers::text) end,
-       page.attempts, page.waits_for_id, page.scope = 'topic', page.state, page.range_id
+       page.attempts, page.waits_for_id, case page.scope when 'topic' then 1 when 'partition' then 2 else 0 end, page.state, page.range_id
 from page
 -- "offset 0" keeps this a look-up for each id: a join in the order of m.id would walk the table
 cross join lateral (select m.* from :"schema".message m where m.id = page.id offset 0) m

@@ -29,7 +29,8 @@ select m.id, m.message_id, m.topic,
             when pg_column_size(m.headers) > $3::int then -pg_column_size(m.headers)
             when pg_column_size(m.headers) > 200 and octet_length(m.headers::text) > $3::int then -octet_length(m.headers::text) end,
        case when page.range_id is null then p.attempts else 0 end, coalesce(page.waits_for_id, p.waits_for_id),
-       page.range_id is not null or p.scope = 'topic', case when page.range_id is null then p.state else 'held' end, page.range_id
+       case when page.range_id is not null or p.scope = 'topic' then 1 when p.scope = 'partition' then 2 else 0 end,
+       case when page.range_id is null then p.state else 'held' end, page.range_id
 from page
 -- "offset 0" keeps these look-ups for each id: a join in the order of the tables would walk them
 left join lateral (select * from :"schema".parked p where p.id = page.id and page.range_id is null offset 0) p on true

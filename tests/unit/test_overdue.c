@@ -136,6 +136,80 @@ Test(overdue, a_report_counts_once_its_batch_is_settled_and_takes_the_place_of_a
     close_scene(&s);
 }
 
+/* A committed claim of one of the rows 1 … 3, whose results are asked for. */
+static void claim(struct scene *s, struct batch *retry, struct row *row, int64_t id) {
+    struct pgarray wanted = {0};
+    pgarray_begin(&wanted, PGARRAY_INT8, 4, 8);
+    overdue_list(&s->g.p.overdue, &wanted);
+    pgarray_free(&wanted);
+    *row = s->g.rows[id - 1];
+    row->batch = retry;
+    row->outcome = ROW_OPEN;
+    row->trouble = NULL;
+    row->hold = NULL;
+    row->is_unsure = true;
+    row->is_overdue = row->is_sent = row->is_reported = false;
+    *retry = (struct batch){.id = 2, .is_retry = true, .count = 1, .open = 1, .rows = row};
+    overdue_claimed(&s->g.p, row);
+}
+
+static void send_fresh(struct scene *s, struct batch *fresh) {
+    struct row *row = &s->g.rows[6];
+    *fresh = (struct batch){.id = 3, .count = 1, .open = 1, .rows = row};
+    row->batch = fresh;
+    row->is_explicit = true;
+    row->partition = 0;
+    publish_batch(&s->g.p, fresh);
+    publish_step(&s->g.p);
+}
+
+Test(overdue, newer_rows_wait_until_all_of_a_group_is_claimed_though_a_page_takes_only_some) {
+    struct scene s;
+    struct batch retry, fresh;
+    struct row row;
+    open_scene(&s);
+    s.g.rows[3].is_explicit = s.g.rows[4].is_explicit = false; /* nothing else waits in the lane */
+    s.lane->waiting = (struct row_queue){0};
+    s.g.topic->in_lanes -= 2;
+    answers(&s, 0, 12);
+    step(&s, 12);
+    for (size_t i = 0; i < 3; i++)
+        report(&s, i, i < 2 ? KAFKA_ACKNOWLEDGED : KAFKA_NOT_PERSISTED, 100 + (int64_t)i);
+    overdue_settled(&s.g.p.overdue, &s.g.batch);
+    claim(&s, &retry, &row, 1);
+    cr_assert(row.outcome == ROW_DISPATCHED && !s.g.topic->partition_holds->blocked);
+    send_fresh(&s, &fresh);
+    cr_assert_eq(s.g.rows[6].outcome, ROW_HELD, "row 3 is to be sent before");
+    claim(&s, &retry, &row, 2);
+    claim(&s, &retry, &row, 3);
+    cr_assert(row.outcome == ROW_OPEN && !row.is_unsure);
+    holds_settle(&s.g.p.holds, &s.g.rows[6], 0);
+    holds_take(&s.g.p.holds, &(struct row){.topic = s.g.topic, .released_from = 1, .released_scope = SCOPE_PARTITION});
+    cr_assert_null(s.g.topic->partition_holds, "all have come back");
+    close_scene(&s);
+}
+
+Test(overdue, a_group_of_which_only_some_rows_have_a_report_keeps_its_lane) {
+    struct scene s;
+    struct batch retry, fresh;
+    struct row row;
+    open_scene(&s);
+    answers(&s, 0, 12);
+    step(&s, 12);
+    report(&s, 0, KAFKA_NOT_PERSISTED, -1);
+    overdue_settled(&s.g.p.overdue, &s.g.batch);
+    claim(&s, &retry, &row, 1);
+    publish_batch(&s.g.p, &retry);
+    publish_step(&s.g.p);
+    cr_assert(row.outcome == ROW_OPEN && !row.is_sent && s.lane->retried.count == 1,
+              "it waits for the others' reports");
+    row.outcome = ROW_DISPATCHED;
+    holds_resolve(&s.g.p.holds, &row);
+    send_fresh(&s, &fresh);
+    cr_assert(s.g.rows[6].outcome == ROW_HELD && s.g.topic->partition_holds->owed == 2);
+    close_scene(&s);
+}
+
 Test(overdue, a_row_without_a_readable_partition_waits_for_its_leader) {
     struct scene s;
     open_scene(&s);

@@ -1,0 +1,101 @@
+"""What happens to a dead partition's messages meanwhile: relays come and go, topics and partitions change, answers are lost."""
+
+from contextlib import closing
+
+import pytest
+from outbox import Outbox
+from test_trouble_partition import brokers, close_soon, die, outbox, revive, topic, wait_parted  # noqa: F401 (fixtures)
+from verify import verify
+
+from lib.wait import wait_until
+
+
+def assert_each_once(outbox, kafka, topic):  # noqa: F811
+    assert outbox.sql("select id, state from outbox.parked limit 3") == []
+    verdict = verify(outbox.database, kafka, [topic])
+    assert verdict.exactly_once(), verdict
+
+
+def test_later_messages_wait_for_the_lowest_of_those_that_cannot_be_looked_up(outbox, brokers, topic, relay, close_soon):  # noqa: F811
+    """The relay died with the partition: its successor parks what was on the wire, later ones wait, and all of it is found again."""
+    first, second = brokers
+    outbox.sql("alter table outbox.message alter message_id set default gen_random_uuid()")  # in no order
+    old = relay(outbox.database, "--batch-close-ms", 60000, brokers=first.bootstrap)
+    outbox.generate(topic, 40, partition="n % 4")
+    outbox.wait_states({"dispatched": 40})
+    die(second, topic)
+    outbox.generate(topic, 40, first=41, partition="3")
+    outbox.wait_states({"dispatched": 40, "requesting": 40})
+    old.kill()
+    new = relay(outbox.database, *close_soon, brokers=first.bootstrap)
+    new.wait_log("partitions without a leader cannot be read", 90)
+    outbox.generate(topic, 40, first=81, partition="3")
+    outbox.wait_states({"dispatched": 40, "requesting": 40, "held": 40})
+    revive(second, topic)
+    outbox.wait_states({"dispatched": 120})
+    assert "vanished" not in new.log_text()
+    assert_each_once(outbox, first, topic)
+    assert new.stop() == 0
+
+
+@pytest.fixture
+def own_outbox(own_postgres, new_database, initialise):
+    """On a server whose commits can be made to wait."""
+    with closing(Outbox(initialise(new_database(own_postgres())))) as opened:
+        yield opened
+
+
+COMMITTING = "select pid from pg_stat_activity where wait_event = 'SyncRep' and application_name like '%claim%'"
+
+
+def set_standbys(outbox, names):  # noqa: F811
+    """With a standby that is not there, commits are on disk and never confirmed."""
+    outbox.sql(f"alter system set synchronous_standby_names = '{names}'")
+    outbox.sql("select pg_reload_conf()")
+
+
+def test_reports_count_although_the_answer_to_the_claim_is_lost(own_outbox, brokers, topic, relay, close_soon):  # noqa: F811
+    """The claim that takes overdue messages back is committed, and its connection ends: what the broker said is not forgotten."""
+    first, second = brokers
+    running = relay(own_outbox.database, *close_soon, "--lease-ms", 60000, brokers=first.bootstrap)
+    own_outbox.sql("set synchronous_commit = local")
+    own_outbox.generate(topic, 40, partition="n % 4")
+    own_outbox.wait_states({"dispatched": 40})
+    die(second, topic)
+    own_outbox.generate(topic, 40, first=41, partition="3")
+    own_outbox.wait_states({"dispatched": 40, "requesting": 40})
+    wait_parted(own_outbox, topic)
+    set_standbys(own_outbox, "nobody")
+    revive(second, topic)
+    wait_until(lambda: own_outbox.sql(COMMITTING), 60, "the claim's commit")
+    own_outbox.sql(f"select pg_terminate_backend(pid) from ({COMMITTING}) claims")
+    running.wait_log("database trouble, trying again")
+    set_standbys(own_outbox, "")
+    own_outbox.wait_states({"dispatched": 80})
+    assert_each_once(own_outbox, first, topic)
+    assert running.stop() == 0
+
+
+def test_a_topic_vanishes_while_one_of_its_partitions_is_dead(outbox, brokers, topic, relay, close_soon):  # noqa: F811
+    """Some messages wait for the partition, later ones for the topic, all for the same one: each comes back from where it waited."""
+    first, second = brokers
+    running = relay(outbox.database, *close_soon, brokers=first.bootstrap)
+    outbox.generate(topic, 40, partition="n % 4")
+    outbox.wait_states({"dispatched": 40})
+    die(second, topic)
+    outbox.generate(topic, 40, first=41, partition="3")
+    outbox.wait_states({"dispatched": 40, "requesting": 40})
+    outbox.generate(topic, 40, first=81, partition="3")
+    outbox.wait_states({"dispatched": 40, "requesting": 40, "held": 40})
+    first.delete_topic(topic)
+    wait_until(lambda: outbox.states().get("failed") == 1, 60, "a message that stands for the topic")
+    outbox.generate(topic, 40, first=121, partition="n % 4")
+    outbox.wait_states({"dispatched": 40, "failed": 1, "held": 119})
+    assert {row.scope for row in outbox.sql("select scope from outbox.parked where state = 'held'")} == {"partition", "topic"}
+    second.start()
+    second.place_topic(topic, [1, 1, 1, 2])
+    outbox.wait_states({"dispatched": 160})
+    assert "vanished from the database" not in running.log_text()
+    values = [int(record.value[1:]) for record in first.read_all(topic) if record.partition == 3]
+    assert values == sorted(values) and len(values) == 90
+    assert running.stop() == 0
