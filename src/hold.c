@@ -243,7 +243,7 @@ int64_t holds_blocker(const struct row *row) {
     return recorded_blocker(row->hold);
 }
 
-void holds_block(struct holds *h, struct row *row) {
+static void block(struct holds *h, struct row *row) {
     enum row_scope scope = row->trouble->scope;
     if (scope == SCOPE_KEY && row->key == NULL)
         return; /* a NULL key promises no order */
@@ -291,6 +291,12 @@ static void resolve(struct holds *h, struct hold *hold, const struct row *row) {
     end_if_over(h, hold);
 }
 
+void holds_block(struct holds *h, struct row *row) {
+    block(h, row);
+    if (row->trouble->scope != SCOPE_PARTITION) /* the partition answers: it need not wait for a row's own trouble */
+        resolve(h, find_partition_waiting(row->topic, row->id), row);
+}
+
 void holds_resolve(struct holds *h, const struct row *row) {
     if (h->count == 0)
         return;
@@ -305,8 +311,7 @@ void holds_reject(struct holds *h, struct row *row) {
         return;
     }
     holds_block(h, row);
-    resolve(h, row->topic->hold, row); /* it may have stood for its whole topic, or partition, before */
-    resolve(h, find_partition_waiting(row->topic, row->id), row);
+    resolve(h, row->topic->hold, row); /* it may have stood for its whole topic before */
 }
 
 void holds_take(struct holds *h, const struct row *row) {

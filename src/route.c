@@ -180,6 +180,30 @@ static void enter_lane(struct publisher *p, struct row *row) {
     publish_list(p, lane);
 }
 
+/* The hold of a partition whose group is overdue, or NULL: until its reports come, the lanes cannot be made anew. */
+static struct hold *find_dead(const struct topic *topic) {
+    for (struct hold *hold = topic->partition_holds; hold != NULL; hold = hold->next)
+        if (hold->partition >= 0 && hold->partition < topic->partitions && topic->lanes[hold->partition].is_overdue)
+            return hold;
+    return NULL;
+}
+
+/* Another number of partitions was seen, and is taken over when the old one's rows are through. A dead partition keeps
+ * them from that: meanwhile what can goes by the old number, and the rest waits behind it. True: the row waits. */
+static bool waits_for_count(struct publisher *p, struct row *row) {
+    const struct topic *topic = row->topic;
+    if (topic->partitions_seen == topic->partitions)
+        return false;
+    struct hold *dead = find_dead(topic);
+    if (dead == NULL)
+        wait_in_backlog(p, row);
+    else if (topic->partitions_seen < topic->partitions || (row->is_explicit && row->partition >= topic->partitions))
+        publish_hold(p, dead, row);
+    else
+        return false;
+    return true;
+}
+
 void route_row(struct publisher *p, struct row *row) {
     struct topic *topic = row->topic;
     if (row->is_skipped) {
@@ -203,11 +227,9 @@ void route_row(struct publisher *p, struct row *row) {
         return;
     switch (topic->state) {
     case TOPIC_READY:
-        if (topic->partition_holds != NULL && topic->partitions_seen != topic->partitions)
-            publish_hold(p, topic->partition_holds, row); /* that partition keeps the old count in force */
-        else if (topic->is_doubted || topic->partitions_seen != topic->partitions)
-            wait_in_backlog(p, row); /* the old count's rows must be through first */
-        else if (!is_refused(p, row))
+        if (topic->is_doubted)
+            wait_in_backlog(p, row);
+        else if (!waits_for_count(p, row) && !is_refused(p, row))
             enter_lane(p, row);
         return;
     case TOPIC_UNKNOWN:
@@ -287,7 +309,7 @@ static void answer(struct publisher *p, struct topic *topic, int32_t count, int 
             else if (topic->partitions_seen != topic->partitions && count == topic->partitions)
                 p->changing--;
             topic->partitions_seen = count;
-            if (count == topic->partitions)
+            if (count == topic->partitions || topic->partition_holds != NULL)
                 route_backlog(p, topic);
             return; /* another count is taken over when the lanes are empty */
         }

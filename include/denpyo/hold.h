@@ -63,7 +63,8 @@ struct hold *holds_check(const struct holds *h, const struct row *row);
 void holds_keep(struct holds *h, struct hold *hold, struct row *row);
 
 /* A FAILED row, an overdue one, or a REJECTED one that holds (trouble set), with a key, or of topic or partition scope,
- * begins to hold its followers. Made, or repointed to it. */
+ * begins to hold its followers. Made, or repointed to it. A partition for which it stood goes on, unless it is overdue
+ * again. */
 void holds_block(struct holds *h, struct row *row);
 
 /* An overdue row, behind its partition's hold now, and what no claim has taken back yet. Returns the hold, which lives

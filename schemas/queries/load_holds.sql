@@ -22,8 +22,11 @@ with taken as materialized (
 )
 -- A blocker may be held itself, in the other scope. One that a person skipped blocks until its followers are told: else rows of the open batch
 -- that took it would pass those. One that waits for itself came back after a crash had undone its trouble, when others waited for it
--- already: all of them are being released. One whose message was removed will never be resolved: it blocks nobody.
-select holds.blocker, holds.scope, present.id is not null as blocked, holds.waiters, holds.topic, m.key, m.key_bytes, holds.partition
+-- already: all of them are being released. One whose message was removed will never be resolved: it blocks nobody. One that has failed
+-- does not stand for its partition any more.
+select holds.blocker, holds.scope,
+       present.id is not null and not (holds.scope = 'partition' and blocker.state in ('failed', 'rejected')) as blocked,
+       holds.waiters, holds.topic, m.key, m.key_bytes, holds.partition
 from holds
 left join :"schema".parked blocker on blocker.id = holds.blocker
      and (blocker.state in ('failed', 'requesting')

@@ -3,10 +3,12 @@
 from contextlib import closing
 
 import pytest
+from confluent_kafka.admin import NewPartitions
 from outbox import Outbox
 from test_trouble_partition import brokers, close_soon, die, outbox, revive, topic, wait_parted  # noqa: F401 (fixtures)
 from verify import verify
 
+from lib.kafka import results
 from lib.wait import wait_until
 
 
@@ -45,13 +47,21 @@ def own_outbox(own_postgres, new_database, initialise):
         yield opened
 
 
-COMMITTING = "select pid from pg_stat_activity where wait_event = 'SyncRep' and application_name like '%claim%'"
+COMMITTING = "select pid from pg_stat_activity where wait_event = 'SyncRep' and application_name like '%%' || %s"
 
 
 def set_standbys(outbox, names):  # noqa: F811
     """With a standby that is not there, commits are on disk and never confirmed."""
     outbox.sql(f"alter system set synchronous_standby_names = '{names}'")
     outbox.sql("select pg_reload_conf()")
+
+
+def lose_answer(outbox, running, connection):  # noqa: F811
+    """Ends the connection whose commit waits for the standby that is not there; what comes later is confirmed."""
+    wait_until(lambda: outbox.sql(COMMITTING, connection), 60, f"a commit of the connection {connection}")
+    outbox.sql(f"select pg_terminate_backend(pid) from ({COMMITTING}) waiting", connection)
+    running.wait_log("database trouble, trying again")
+    set_standbys(outbox, "")
 
 
 def test_reports_count_although_the_answer_to_the_claim_is_lost(own_outbox, brokers, topic, relay, close_soon):  # noqa: F811
@@ -67,12 +77,31 @@ def test_reports_count_although_the_answer_to_the_claim_is_lost(own_outbox, brok
     wait_parted(own_outbox, topic)
     set_standbys(own_outbox, "nobody")
     revive(second, topic)
-    wait_until(lambda: own_outbox.sql(COMMITTING), 60, "the claim's commit")
-    own_outbox.sql(f"select pg_terminate_backend(pid) from ({COMMITTING}) claims")
-    running.wait_log("database trouble, trying again")
-    set_standbys(own_outbox, "")
+    lose_answer(own_outbox, running, "claim")
     own_outbox.wait_states({"dispatched": 80})
     assert_each_once(own_outbox, first, topic)
+    assert running.stop() == 0
+
+
+def test_the_answer_to_the_settlement_without_overdue_messages_is_lost(own_outbox, brokers, topic, relay):  # noqa: F811
+    """What is on the wire has left its batch on record, and memory learns of it from the ledger; the reports still count."""
+    first, second = brokers
+    running = relay(own_outbox.database, "--batch-close-ms", 4000, "--metadata-refresh-ms", 1000, "--lease-ms", 60000,
+                    brokers=first.bootstrap)
+    own_outbox.sql("set synchronous_commit = local")
+    own_outbox.generate(topic, 40, partition="n % 4")
+    own_outbox.wait_states({"dispatched": 40})
+    die(second, topic)
+    own_outbox.generate(topic, 40, first=41, partition="3")
+    own_outbox.wait_states({"dispatched": 40, "requesting": 40})
+    set_standbys(own_outbox, "nobody")
+    lose_answer(own_outbox, running, "settle")
+    own_outbox.generate(topic, 40, first=81, partition="3")
+    own_outbox.wait_states({"dispatched": 40, "requesting": 40, "held": 40})
+    revive(second, topic)
+    own_outbox.wait_states({"dispatched": 120})
+    assert_each_once(own_outbox, first, topic)
+    assert "looked up" not in running.log_text()
     assert running.stop() == 0
 
 
@@ -98,4 +127,28 @@ def test_a_topic_vanishes_while_one_of_its_partitions_is_dead(outbox, brokers, t
     assert "vanished from the database" not in running.log_text()
     values = [int(record.value[1:]) for record in first.read_all(topic) if record.partition == 3]
     assert values == sorted(values) and len(values) == 90
+    assert running.stop() == 0
+
+
+def test_partitions_are_added_while_one_is_dead(outbox, brokers, topic, relay, close_soon):  # noqa: F811
+    """The old number stays in force until the dead one is back, and everything for the others goes on."""
+    first, second = brokers
+    running = relay(outbox.database, *close_soon, brokers=first.bootstrap)
+    outbox.generate(topic, 40, partition="n % 4")
+    outbox.wait_states({"dispatched": 40})
+    die(second, topic)
+    outbox.generate(topic, 40, first=41, partition="3")
+    outbox.wait_states({"dispatched": 40, "requesting": 40})
+    wait_parted(outbox, topic)
+    results(first.admin.create_partitions([NewPartitions(topic, 6, [[1], [1]])]))
+    second.wait_led(topic, 5)
+    seen = outbox.insert(topic, key="new", payload="p", partition=5)  # fails, or waits, until its partition is known to be there
+    wait_until(lambda: outbox.row(seen.id).state in ("failed", "held"), 60, "a message for a new partition that waits")
+    outbox.generate(topic, 400, first=81, partition="n % 4")
+    outbox.wait_dispatched(340, topic)
+    second.start()
+    second.wait_led(topic, 6)
+    outbox.wait_states({"dispatched": 481})
+    running.wait_log("the number of partitions changed")
+    assert_each_once(outbox, first, topic)
     assert running.stop() == 0

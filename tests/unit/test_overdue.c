@@ -189,6 +189,25 @@ Test(overdue, newer_rows_wait_until_all_of_a_group_is_claimed_though_a_page_take
     close_scene(&s);
 }
 
+Test(overdue, a_row_that_fails_for_its_own_sake_when_its_partition_is_back_holds_its_key_alone) {
+    struct scene s;
+    struct batch retry;
+    struct row row;
+    open_scene(&s);
+    answers(&s, 0, 12);
+    step(&s, 12);
+    for (size_t i = 0; i < 3; i++)
+        report(&s, i, i == 0 ? KAFKA_NOT_PERSISTED : KAFKA_ACKNOWLEDGED, -1);
+    overdue_settled(&s.g.p.overdue, &s.g.batch);
+    claim(&s, &retry, &row, 1);
+    s.g.topic->in_lanes++;
+    outcome_fail(&s.g.p, &row, SCOPE_KEY, "CODE", "its own trouble");
+    cr_assert(row.outcome == ROW_FAILED && s.g.topic->key_holds == 1);
+    cr_assert_not(s.g.topic->partition_holds->blocked);
+    free(row.trouble);
+    close_scene(&s);
+}
+
 Test(overdue, a_group_of_which_only_some_rows_have_a_report_keeps_its_lane) {
     struct scene s;
     struct batch retry, fresh;
