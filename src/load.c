@@ -264,12 +264,18 @@ static void on_cursor(void *context, struct pg_result *r) {
 
 /* Rows that another process, or this one before it forgot everything, had in librdkafka's hands. */
 static void send_adopt(struct load *l) {
+    struct pgarray waiting = {0};
     struct pg_call call = {0};
+    pgarray_begin(&waiting, PGARRAY_INT8, 16, 8);
+    overdue_add_waiting(&l->publisher->overdue, &waiting);
+    pgarray_end(&waiting);
     pg_add_text(&call, l->ledger->lease->relay);
+    pg_add_binary(&call, waiting.data, waiting.size);
     ledger_begin(l->ledger, l->pg, false);
     statements_send(l->ledger->statements, l->pg, STATEMENT_LOAD_ADOPT, &call, NULL, NULL);
     statements_send(l->ledger->statements, l->pg, STATEMENT_COMMIT, NULL, NULL, NULL);
     pg_sync(l->pg);
+    pgarray_free(&waiting);
 }
 
 static void send_cursor(struct load *l) {

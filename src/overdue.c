@@ -24,9 +24,38 @@ void overdue_init(struct overdue *o, int64_t close_ms) {
 }
 
 void overdue_clear(struct overdue *o) {
-    free(o->results);
     free(o->waits);
-    *o = (struct overdue){.close_us = o->close_us, .answering_us = o->answering_us, .answered_us = o->answered_us};
+    o->waits = NULL;
+    o->wait_count = o->wait_capacity = 0;
+}
+
+void overdue_renew(struct overdue *o, struct topics *topics) {
+    char **names = calloc(o->wait_count + 1, sizeof *names);
+    if (names == NULL)
+        abort();
+    for (size_t i = 0; i < o->wait_count; i++)
+        if ((names[i] = strdup(o->waits[i].topic->name)) == NULL)
+            abort();
+    topics_free(topics);
+    topics_init(topics);
+    for (size_t i = 0; i < o->wait_count; i++) {
+        o->waits[i].topic = topics_get(topics, names[i], strlen(names[i]));
+        o->waits[i].topic->awaited++;
+        free(names[i]);
+    }
+    free(names);
+    free(o->results);
+    *o = (struct overdue){.close_us = o->close_us,
+                          .answering_us = o->answering_us,
+                          .answered_us = o->answered_us,
+                          .waits = o->waits,
+                          .wait_count = o->wait_count,
+                          .wait_capacity = o->wait_capacity};
+}
+
+void overdue_add_waiting(const struct overdue *o, struct pgarray *ids) {
+    for (size_t i = 0; i < o->wait_count; i++)
+        pgarray_add_int8(ids, o->waits[i].id);
 }
 
 void overdue_free(struct overdue *o) {

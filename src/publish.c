@@ -48,9 +48,7 @@ struct kafka *publish_silence(struct publisher *p) {
 struct kafka *publish_detach(struct publisher *p) {
     struct kafka *kafka = publish_silence(p);
     holds_clear(&p->holds);
-    overdue_clear(&p->overdue);
-    topics_free(&p->topics);
-    topics_init(&p->topics);
+    overdue_renew(&p->overdue, &p->topics);
     p->listed_first = p->listed_last = NULL;
     p->wanted = p->changing = 0;
     p->stuck = NULL;

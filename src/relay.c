@@ -153,6 +153,7 @@ static void step_standby(struct relay *r, int64_t now) {
 static void step_down(struct relay *r) {
     log_event(LOG_WARN, "another relay took over: stepping down", log_int("epoch", r->lease.epoch), LOG_END);
     lease_forget(&r->lease);
+    overdue_clear(&r->publisher.overdue);
     relay_producer_renew(r);
     enter(r, RELAY_STANDBY);
 }

@@ -158,6 +158,26 @@ static void refuse_partition(struct publisher *p, struct row *row) {
     }
 }
 
+static bool is_held(const struct topic *topic, int32_t partition) {
+    for (const struct hold *hold = topic->partition_holds; hold != NULL; hold = hold->next)
+        if (hold->partition == partition)
+            return true;
+    return false;
+}
+
+/* Any will do, so one that is held is passed over, unless all are. */
+static int32_t keyless_partition(struct topic *topic) {
+    int32_t partition = 0;
+    for (int32_t i = 0; i < topic->partitions; i++) {
+        partition = (int32_t)(topic->next_keyless / KEYLESS_RUN % (uint32_t)topic->partitions);
+        if (!is_held(topic, partition))
+            break;
+        topic->next_keyless += KEYLESS_RUN - topic->next_keyless % KEYLESS_RUN;
+    }
+    topic->next_keyless++;
+    return partition;
+}
+
 static void enter_lane(struct publisher *p, struct row *row) {
     struct topic *topic = row->topic;
     if (row->is_explicit) {
@@ -168,7 +188,7 @@ static void enter_lane(struct publisher *p, struct row *row) {
     } else if (row->key != NULL) {
         row->partition = partition_of_key(row->key, (size_t)row->key_size, topic->partitions);
     } else {
-        row->partition = (int32_t)(topic->next_keyless++ / KEYLESS_RUN % (uint32_t)topic->partitions);
+        row->partition = keyless_partition(topic);
     }
     struct lane *lane = &topic->lanes[row->partition];
     struct hold *hold = lane->is_overdue ? holds_check(&p->holds, row) : NULL;

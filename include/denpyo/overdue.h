@@ -36,7 +36,7 @@ struct overdue_wait {
  * settle. librdkafka keeps the group: it goes out as it is once the partition is back, in its order. Then
  * the rows are claimed as parked ones are, and what the report said takes the place of a look-up. Invariants:
  *  1. An overdue row is parked as `requesting` without a time: this process knows of it. Whoever loads the ledger in
- *     full, because it does not, makes it due.
+ *     full, because it does not, makes it due, unless it knows that it still waits for a leader.
  *  2. A batch stays in memory while librdkafka has an overdue row of it. When that is too much, the producer is made
  *     anew: it lets go of them, and they are looked up.
  *  3. A row has a result when its report came and its batch is settled, not before.
@@ -61,7 +61,12 @@ struct overdue {
 };
 
 void overdue_init(struct overdue *o, int64_t close_ms);
-/* Forgets all of it, for a full load. */
+/* For a full load: empties the topics, and forgets all but what waits for a leader. To look that up again would find
+ * nothing new, and two sets of it would take turns for ever. */
+void overdue_renew(struct overdue *o, struct topics *topics);
+/* Adds the ids of what waits for a leader. */
+void overdue_add_waiting(const struct overdue *o, struct pgarray *ids);
+/* Forgets that, too: another relay leads. */
 void overdue_clear(struct overdue *o);
 void overdue_free(struct overdue *o);
 

@@ -99,6 +99,23 @@ Test(overdue, an_overdue_group_leaves_its_batch_and_holds_the_partition) {
     close_scene(&s);
 }
 
+Test(overdue, a_row_without_a_key_passes_over_dead_partitions) {
+    struct scene s;
+    struct batch next = {.id = 2, .count = 1, .open = 1};
+    struct row *row = &s.g.rows[6];
+    open_scene(&s);
+    answers(&s, 0, 12);
+    step(&s, 12);
+    row->batch = &next;
+    row->key = NULL;
+    row->key_size = -1;
+    s.g.topic->in_lanes++;
+    s.g.topic->next_keyless = 0;
+    route_row(&s.g.p, row);
+    cr_assert(row->outcome == ROW_OPEN && row->partition == 1);
+    close_scene(&s);
+}
+
 Test(overdue, a_report_counts_once_its_batch_is_settled_and_takes_the_place_of_a_look_up) {
     struct scene s;
     open_scene(&s);
