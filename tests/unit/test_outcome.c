@@ -181,6 +181,25 @@ static void send_first(struct gate *g) {
     publish_step(&g->p);
 }
 
+Test(outcome, what_is_larger_than_the_client_sends_is_rejected_at_once) {
+    static const char large[2000];
+    struct gate g;
+    gate_open(&g);
+    topic_set_partitions(g.topic, GATE_LANES, 16);
+    g.topic->handle = kafka_topic_open(g.p.kafka, g.topic->name);
+    g.p.lookup_after_us = g.p.ask_again_us = INT64_MAX;
+    g.rows[0].value = large; /* past route.c, which counts before */
+    g.rows[0].value_size = sizeof large;
+    g.rows[0].partition = 0;
+    g.topic->in_lanes++;
+    queue_push(&g.topic->lanes[0].waiting, &g.rows[0]);
+    publish_list(&g.p, &g.topic->lanes[0]);
+    publish_step(&g.p);
+    cr_assert(g.rows[0].outcome == ROW_REJECTED && g.p.in_flight == 0);
+    cr_assert_str_eq(g.rows[0].trouble->code, "MSG_SIZE_TOO_LARGE");
+    gate_close(&g);
+}
+
 Test(outcome, a_producer_that_has_failed_refuses_at_once_and_is_made_anew) {
     struct gate g;
     gate_open(&g);
