@@ -9,6 +9,7 @@ from contextlib import ExitStack, closing, suppress
 from pathlib import Path
 
 import pytest
+from outbox import Outbox
 
 from lib.devserver import ROOT, Folders, devserver
 from lib.kafka import Kafka
@@ -204,6 +205,13 @@ def initialise(run_denpyo):
 def schema_ready(database, initialise):
     """A database of this test's own, after `denpyo init`."""
     return initialise(database)
+
+
+@pytest.fixture
+def outbox(schema_ready):
+    """The outbox of that database, for a test's rows and questions."""
+    with closing(Outbox(schema_ready)) as opened:
+        yield opened
 
 
 # --- the binary ---

@@ -19,12 +19,6 @@ VOLUME = ["batch", "message", "settlement", "settlement_topic"]
 
 
 @pytest.fixture
-def outbox(schema_ready):
-    with closing(Outbox(schema_ready)) as opened:
-        yield opened
-
-
-@pytest.fixture
 def mock():
     with closing(MockKafka()) as broker:
         yield broker

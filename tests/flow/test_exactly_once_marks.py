@@ -27,12 +27,6 @@ def die_in_commit(folders):
 
 
 @pytest.fixture
-def outbox(schema_ready):
-    with closing(Outbox(schema_ready)) as opened:
-        yield opened
-
-
-@pytest.fixture
 def flags(database):
     return ["--delivery", "exactly_once", "--transactional-id", f"test-{database.name}", "--lease-ms", 1500,
             "--retry-initial-ms", 100]

@@ -1,9 +1,6 @@
 """What exactly-once mode may and may not do on a cluster with access control: said with what to grant, healed by the grant."""
 
-from contextlib import closing
-
 import pytest
-from outbox import Outbox
 from test_outcome_access import AUTHORIZER, Denial
 
 from lib.kafka import Kafka
@@ -15,12 +12,6 @@ def guarded(folders):
     broker = Kafka(folders.new("kafka"), AUTHORIZER)
     yield broker
     broker.kill()
-
-
-@pytest.fixture
-def outbox(schema_ready):
-    with closing(Outbox(schema_ready)) as opened:
-        yield opened
 
 
 @pytest.fixture

@@ -2,22 +2,14 @@
 
 import re
 import uuid
-from contextlib import closing
 
 import pytest
-from outbox import Outbox
 from verify import verify
 
 TABLES = ("message", "batch", "settlement", "settlement_topic", "parked", "parked_range", "relay")
 NOWHERE = "127.0.0.1:1"
 BROKER, PRIVILEGE = 4, 6
 POLICY = r'policy for table \"%s\"'
-
-
-@pytest.fixture
-def outbox(schema_ready):
-    with closing(Outbox(schema_ready)) as opened:
-        yield opened
 
 
 @pytest.fixture

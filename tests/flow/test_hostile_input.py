@@ -46,12 +46,6 @@ OUTLAWS = {
 }
 
 
-@pytest.fixture
-def outbox(schema_ready):
-    with closing(Outbox(schema_ready)) as opened:
-        yield opened
-
-
 def drop_constraints(outbox):
     for (name,) in outbox.sql("select conname from pg_constraint where conrelid = 'outbox.message'::regclass and contype = 'c'"):
         outbox.sql(f"alter table outbox.message drop constraint {name}")

@@ -2,12 +2,10 @@
 
 import os
 import time
-from contextlib import closing
 
 import pytest
 from confluent_kafka import Consumer, TopicPartition
 from confluent_kafka.admin import NewTopic
-from outbox import Outbox
 
 from lib.wait import wait_until
 
@@ -17,12 +15,6 @@ TOPICS = 1_000
 DEADLINE_S = 1_500
 
 pytestmark = [pytest.mark.heavy, pytest.mark.measures, pytest.mark.timeout(3_000)]
-
-
-@pytest.fixture
-def outbox(schema_ready):
-    with closing(Outbox(schema_ready)) as opened:
-        yield opened
 
 
 def peak_mb(running):

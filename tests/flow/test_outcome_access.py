@@ -1,9 +1,6 @@
 """Rights that Kafka's own authorizer denies: to one topic, to all of them; what is said, who waits, and how it heals."""
 
-from contextlib import closing
-
 import pytest
-from outbox import Outbox
 from verify import verify
 
 from lib.devserver import devserver
@@ -12,12 +9,6 @@ from lib.wait import wait_until
 
 AUTHORIZER = {"authorizer.class.name": "org.apache.kafka.metadata.authorizer.StandardAuthorizer",
               "allow.everyone.if.no.acl.found": "true"}
-
-
-@pytest.fixture
-def outbox(schema_ready):
-    with closing(Outbox(schema_ready)) as opened:
-        yield opened
 
 
 @pytest.fixture(scope="module")

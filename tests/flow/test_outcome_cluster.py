@@ -1,20 +1,10 @@
 """Another Kafka cluster under the relay: its offsets are never taken for the old one's, and no producer sends before it was compared."""
 
-from contextlib import closing
-
-import pytest
 from confluent_kafka import Producer
-from outbox import Outbox
 
 from lib.wait import wait_until
 
 SHORT = ["--lease-ms", 1500]
-
-
-@pytest.fixture
-def outbox(schema_ready):
-    with closing(Outbox(schema_ready)) as opened:
-        yield opened
 
 
 def cluster_id(broker):

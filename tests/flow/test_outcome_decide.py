@@ -7,19 +7,12 @@ import psycopg
 import pytest
 from ledger import Ledger
 from mock import PRODUCE, MockKafka
-from outbox import Outbox
 from verify import verify
 
 from lib.wait import wait_until
 
 LIMIT = ["--kafka", "message.max.bytes=2000"]
 LARGE = "x" * 3000
-
-
-@pytest.fixture
-def outbox(schema_ready):
-    with closing(Outbox(schema_ready)) as opened:
-        yield opened
 
 
 def ids(records):

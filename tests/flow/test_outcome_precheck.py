@@ -1,10 +1,6 @@
 """What a topic would refuse is rejected before it is sent, with numbers, by a look at the topic that is fresh."""
 
-from contextlib import closing
-
-import pytest
 from confluent_kafka.admin import ConfigResource
-from outbox import Outbox
 from test_outcome_access import AUTHORIZER, Denial
 from verify import verify
 
@@ -12,12 +8,6 @@ from lib.wait import wait_until
 
 PLAIN = ["--kafka", "compression.type=none"]
 SEEN_BY_THE_RELAY = "more than the max.message.bytes of topic"
-
-
-@pytest.fixture
-def outbox(schema_ready):
-    with closing(Outbox(schema_ready)) as opened:
-        yield opened
 
 
 def alter(kafka, topic, name, value):

@@ -4,7 +4,6 @@ from contextlib import closing
 
 import pytest
 from mock import INIT_PRODUCER_ID, PRODUCE, MockKafka
-from outbox import Outbox
 from test_outcome_access import Denial, guarded  # noqa: F401 (a fixture)
 from verify import verify
 
@@ -64,12 +63,6 @@ def is_said(log, row, name, sentence):
     code = "" if name == "any" else f"code={name} "
     return any(f" {EVENTS[report]} " in line and f' {code}' in line and f'meaning="{sentence}"' in line
                for line in log.splitlines())
-
-
-@pytest.fixture
-def outbox(schema_ready):
-    with closing(Outbox(schema_ready)) as opened:
-        yield opened
 
 
 @pytest.fixture

@@ -1,18 +1,9 @@
 """Messages that may have arrived: looked up, sent again blindly, or left to a person, as on_unknown says."""
 
-from contextlib import closing
-
 import pytest
-from outbox import Outbox
 from verify import verify
 
 COUNT = 200
-
-
-@pytest.fixture
-def outbox(schema_ready):
-    with closing(Outbox(schema_ready)) as opened:
-        yield opened
 
 
 def lose_the_answers(outbox, broker, relay, topic):

@@ -1,21 +1,13 @@
 """After a crash a long tail is read fast: what arrived is found among all that others wrote since."""
 
 import re
-from contextlib import closing
 
 import pytest
 from confluent_kafka import Producer
 from ledger import Ledger
-from outbox import Outbox
 from verify import java_partition
 
 PARTITIONS, OPEN = 4, 2000
-
-
-@pytest.fixture
-def outbox(schema_ready):
-    with closing(Outbox(schema_ready)) as opened:
-        yield opened
 
 
 def fill(kafka, topic, records, arrived):

@@ -1,23 +1,15 @@
 """A broker that is away is nobody's failure: no attempt is counted, one line says so, and delivery goes on when it is back."""
 
 import time
-from contextlib import closing
 
 import pytest
 from load import Load, dispatched, wait_dispatched, wait_settled
-from outbox import Outbox
 from verify import verify
 
 from lib.devserver import free_port
 from lib.wait import wait_until
 
 OUTAGE_S = 15
-
-
-@pytest.fixture
-def outbox(schema_ready):
-    with closing(Outbox(schema_ready)) as opened:
-        yield opened
 
 
 @pytest.fixture

@@ -1,21 +1,13 @@
 """What keeps the leader from its work is a row, too: whoever asks SQL or `denpyo status` learns it without a log."""
 
 import json
-from contextlib import closing
 
 import pytest
-from outbox import Outbox
 
 from lib.wait import wait_until
 
 LEADER = "select condition, condition_since, condition_detail from outbox.leader"
 STUCK = "select problem, id, topic, since, detail from outbox.stuck where id is null"
-
-
-@pytest.fixture
-def outbox(schema_ready):
-    with closing(Outbox(schema_ready)) as opened:
-        yield opened
 
 
 @pytest.fixture

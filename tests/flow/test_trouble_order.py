@@ -1,21 +1,12 @@
 """Order per key through failures: nothing of a key overtakes its failed row, however many rows and failures there are."""
 
 import random
-from contextlib import closing
 
-import pytest
-from outbox import Outbox
 from verify import verify
 
 ROWS = 20_000
 KEYS = 100
 BAD_EVERY = 1000
-
-
-@pytest.fixture
-def outbox(schema_ready):
-    with closing(Outbox(schema_ready)) as opened:
-        yield opened
 
 
 def write_with_bad_rows(outbox, topic, first, last):

@@ -5,7 +5,7 @@ from contextlib import closing
 import pytest
 from confluent_kafka.admin import NewPartitions
 from outbox import Outbox
-from test_trouble_partition import brokers, close_soon, die, outbox, revive, topic, wait_parted  # noqa: F401 (fixtures)
+from test_trouble_partition import brokers, close_soon, die, revive, topic, wait_parted  # noqa: F401 (fixtures)
 from verify import verify
 
 from lib.kafka import results

@@ -1,21 +1,11 @@
 """What is parked stays in its order and out of the others' way: delayed rows, dead topics, and restarts in between."""
 
-from contextlib import closing
-
-import pytest
-from outbox import Outbox
 from verify import verify
 
 from lib.wait import wait_until
 
 DELAYED = 10_000
 DEAD = 50_000
-
-
-@pytest.fixture
-def outbox(schema_ready):
-    with closing(Outbox(schema_ready)) as opened:
-        yield opened
 
 
 def test_a_delayed_row_holds_nobody_and_goes_after_its_time(outbox, kafka, relay):

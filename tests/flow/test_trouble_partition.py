@@ -1,10 +1,7 @@
 """One dead partition keeps no batch open: the others' receipts do not wait, and its own messages go in order when it is back."""
 
-from contextlib import closing
-
 import pytest
 from load import Load, wait_dispatched, wait_settled
-from outbox import Outbox
 from verify import verify
 
 from lib.cluster import SecondBroker, make_transactions_topic
@@ -12,12 +9,6 @@ from lib.kafka import Kafka
 from lib.wait import wait_until
 
 CLOSE_MS = 1500
-
-
-@pytest.fixture
-def outbox(schema_ready):
-    with closing(Outbox(schema_ready)) as opened:
-        yield opened
 
 
 @pytest.fixture

@@ -23,12 +23,6 @@ PLACES = ("outbox.receipt", "outbox.parked", "(select unnest(ids) as id from out
 KEYS = "'k' || n % 100"
 
 
-@pytest.fixture
-def outbox(schema_ready):
-    with closing(Outbox(schema_ready)) as opened:
-        yield opened
-
-
 def count(outbox, query, *params):
     return outbox.sql(query, *params)[0].count
 

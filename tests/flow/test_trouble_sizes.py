@@ -1,17 +1,9 @@
 """A message that can never be accepted is rejected alone, with the reason; its batch mates and its key go on."""
 
 import random
-from contextlib import closing
 
 import pytest
-from outbox import Outbox
 from verify import verify
-
-
-@pytest.fixture
-def outbox(schema_ready):
-    with closing(Outbox(schema_ready)) as opened:
-        yield opened
 
 
 def resident_mb(pid, what="VmHWM"):

@@ -1,18 +1,10 @@
 """Bad input to a relay, at its start and while it runs: the reason, who has to do what, and one line on each change."""
 
 import uuid
-from contextlib import closing
 
 import pytest
-from outbox import Outbox
 
 NOWHERE = "127.0.0.1:1"
-
-
-@pytest.fixture
-def outbox(schema_ready):
-    with closing(Outbox(schema_ready)) as opened:
-        yield opened
 
 
 @pytest.fixture

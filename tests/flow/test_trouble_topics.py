@@ -1,19 +1,10 @@
 """A topic that is not there stops itself alone: its rows wait in order, and go out when it appears, without a restart."""
 
-from contextlib import closing
-
 import pytest
 from load import Load, wait_dispatched, wait_settled
-from outbox import Outbox
 from verify import verify
 
 from lib.wait import wait_until
-
-
-@pytest.fixture
-def outbox(schema_ready):
-    with closing(Outbox(schema_ready)) as opened:
-        yield opened
 
 
 @pytest.mark.parametrize("broker", ["kafka", "kafka_autocreate"])

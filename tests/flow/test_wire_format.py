@@ -3,17 +3,9 @@
 import json
 import random
 import re
-from contextlib import closing
 
 import pytest
-from outbox import Outbox
 from pure import Pure
-
-
-@pytest.fixture
-def outbox(schema_ready):
-    with closing(Outbox(schema_ready)) as opened:
-        yield opened
 
 
 @pytest.fixture
