@@ -75,8 +75,8 @@ static void mask_words(FILE *out, const char *at) {
             const char *value = at = skip_space(at + 1);
             fwrite(name, 1, (size_t)(value - name), out);
             at = skip_value(at);
-            if (secret)
-                fputs(CONFIG_MASK, out);
+            if (secret) /* the mask has no quote at its end, behind which the next name might stand */
+                fprintf(out, "%s%s", CONFIG_MASK, *at && !isspace((unsigned char)*at) ? " " : "");
             else
                 fwrite(value, 1, (size_t)(at - value), out);
         }
@@ -99,14 +99,15 @@ static void mask_query(FILE *out, const char *at) {
     }
 }
 
-/* Whether the text is name=value, joined by "&": it is a query, and not the rest of a password with a "?" in it. */
+/* Whether the text is name=value, joined by "&": it is a query then, and not the rest of a password with a "?" in it.
+ */
 static bool is_query(const char *at) {
     for (;; at++) {
         size_t name = strcspn(at, "=&");
         if (at[name] != '=' || strcspn(at, "?/@:") < name)
             return false;
         at += strcspn(at, "&");
-        if (*at == 0)
+        if (at[0] == 0 || at[1] == 0) /* libpq lets an "&" at the end pass */
             return true;
     }
 }

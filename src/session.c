@@ -28,14 +28,16 @@ static char *copy(const char *text) {
     return out;
 }
 
-/* Whether the quoted word is a keyword to show: a slip of a known one, or no password is there that it may be of. */
+/* Whether the quoted word is a keyword to show: a slip of a known one, or no password is there that it may be of. One
+ * with a quote in it is neither. */
 static bool quotes_keyword(const char *line, const char *conninfo) {
     static const char *const starts[] = {"invalid connection option \"", "invalid URI query parameter: \""};
     char word[64] = "";
     for (size_t i = 0; i < sizeof starts / sizeof *starts; i++)
         if (strncmp(line, starts[i], strlen(starts[i])) == 0)
             snprintf(word, sizeof word, "%.*s", (int)strcspn(line + strlen(starts[i]), "\""), line + strlen(starts[i]));
-    if (*word == 0)
+    const char *first = strchr(line, '"'), *last = strrchr(line, '"');
+    if (*word == 0 || last != first + 1 + strlen(word))
         return false;
     PQconninfoOption *options = PQconndefaults();
     const char *known[64];

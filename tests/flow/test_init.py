@@ -188,6 +188,7 @@ def test_a_failed_init_leaves_nothing_behind(run_denpyo, empty):
     ("host=127.0.0.1 port=1 password=hush", DATABASE, "Connection refused"),
     ("host=127.0.0.1 password=hush word", USAGE, "no valid conninfo"),
     ("postgresql://u:hush@127.0.0.1:1/d?nonsense=1", USAGE, "no valid conninfo"),
+    ('pos"tgresql://u:hush@127.0.0.1:1/d?sslmode=disable', USAGE, "no valid conninfo"),
 ])
 def test_an_unusable_conninfo_is_named_with_its_origin_and_without_its_password(run_denpyo, conninfo, code, text):
     by_flag = run_denpyo("init", "--postgres", conninfo)

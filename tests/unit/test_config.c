@@ -328,6 +328,8 @@ Test(config, passwords_are_masked) {
         {"postgresql://u:ge?heim@h/d?a=b", "postgresql://u:****@h/d?a=b"},
         {"postgresql://u:ge?a=heim@h", "postgresql://u:****@h"},
         {"postgres://h/d?pass%77ord=geheim&%73slpassword=geheim", "postgres://h/d?pass%77ord=****&%73slpassword=****"},
+        {"postgres://h/d?password=geheim&", "postgres://h/d?password=****&"},
+        {"password='geheim'user=a", "password=**** user=a"},
         /* Malformed: the rest of a password that nobody quoted. */
         {"password=ge heim host=a rest", "password=**** **** host=a ****"},
         {"user=a password heim", "user=a password ****"},
