@@ -79,13 +79,14 @@ def test_records_are_deleted_after_a_death_at_any_step(outbox, kafka, relay, fla
     assert outbox.sql("select 1 from outbox.batch b where not exists (select from outbox.settlement s where s.id = b.id)")
     fence(kafka, flags[3])
     seen = committed(kafka, topics)
+    unsettled = {row.id for row in outbox.sql("select message_id::text as id from outbox.status where state = 'requesting'")}
     delete_records(kafka, topics)
     assert not committed(kafka, topics)
     successor = relay(outbox.database, *flags)
     kafka.create_topic(missing)
     outbox.wait_resolved()
     wait_committed(kafka, [*topics, missing], message_ids(outbox, [*topics, missing]), seen)
-    if step == "after_commit":
+    if step == "after_commit" and unsettled & set(seen):  # it may have lived long enough to write its receipts
         assert "sent twice" not in successor.log_text()
         gone = outbox.sql('select count(*)::int from outbox.receipt where "offset" = -1')[0][0]
         assert gone > 0, "the place of what is gone is not invented"
