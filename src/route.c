@@ -318,7 +318,10 @@ static void answer(struct publisher *p, struct topic *topic, int32_t count, int 
         topic->is_doubted = false;
         topic->max_message_bytes = limits->max_message_bytes;
         topic->is_compacted = limits->is_compacted;
-        topic->vanished_us = 0;
+        if (topic->state == TOPIC_READY && count < topic->partitions && !lanes_are_empty(topic))
+            note_vanished(p, topic); /* no topic shrinks: it is another one, made within the time between two looks */
+        else
+            topic->vanished_us = 0;
         if (topic->state == TOPIC_ABSENT)
             p->topics_cleared++;
         if (topic->handle == NULL)

@@ -17,7 +17,7 @@ from slot import Slot
 
 LEASE_MS = 3000
 ROLE = "chaos_relay"
-RELAY_OPTIONS = ("--lease-ms", LEASE_MS, "--retry-max-ms", 2000, "--metadata-refresh-ms", 1000)
+RELAY_OPTIONS = ("--lease-ms", LEASE_MS, "--retry-max-ms", 2000, "--metadata-refresh-ms", 1000, "--batch-close-ms", 2000)
 POOLER_SETTINGS = {"server_login_retry": 1, "server_connect_timeout": 3, "query_wait_timeout": 10}
 TOPICS = {"orders": 6, "events": 3, "squeezed": 3, "mortal": 2, "growing": 2}
 

@@ -26,10 +26,11 @@ def test_another_producer_of_the_same_id_aborts_what_is_open_and_nothing_else(sc
     topics = [kafka.create_topic(partitions=4)]
     running = relay(schema_ready, *flags)
     with Load(schema_ready, topics):
-        for number in range(1, 4):
+        for _ in range(3):
             wait_dispatched(schema_ready, 100)
+            before = running.log_text().count("the producer works again")
             Producer(kafka.client | {"transactional.id": flags[3]}).init_transactions(30)
-            wait_until(lambda: running.log_text().count("the producer works again") == number, 60, "the next producer")
+            wait_until(lambda: running.log_text().count("the producer works again") > before, 60, "the next producer")
     assert "Another producer has this transactional id" in running.log_text()
     wait_settled(schema_ready)
     assert_exactly_once(schema_ready, kafka, topics)

@@ -142,8 +142,7 @@ class Kafka:
         """(first offset, end) of each partition that holds anything; to a read_committed reader the end is where a transaction begins."""
         consumer = Consumer(options)
         try:
-            found = {partition: consumer.get_watermark_offsets(TopicPartition(topic, partition), timeout=ANSWER_S)
-                     for partition in range(self.partitions(topic))}
+            found = {partition: _watermarks(consumer, topic, partition) for partition in range(self.partitions(topic))}
         finally:
             consumer.close()
         return {partition: (low, high) for partition, (low, high) in found.items() if low < high}
@@ -160,6 +159,19 @@ class Kafka:
         wait_until(drained, deadline_s, f"the end of topic {topic}")
         records.sort(key=lambda record: (record.partition, record.offset))
         return records
+
+
+def _watermarks(consumer, topic, partition):
+    """The first offset and the end, as soon as the client knows who leads the partition: of a new topic it may not yet."""
+    def asked():
+        try:
+            return consumer.get_watermark_offsets(TopicPartition(topic, partition), timeout=ANSWER_S)
+        except KafkaException as error:
+            if error.args[0].code() not in (KafkaError.NOT_LEADER_FOR_PARTITION, KafkaError.LEADER_NOT_AVAILABLE):
+                raise
+            return None
+
+    return wait_until(asked, ANSWER_S, f"the leader of {topic} [{partition}]")
 
 
 def _take(message, wanted, records):
