@@ -60,6 +60,6 @@ class Slot:
     def troubles(self):
         """Exits that nothing explains."""
         for moment, code, asked in self.exits:
-            explained = {None: EXIT_AT_START, 15: {0, -15} | EXIT_AT_START, 9: {-9}}[asked]
+            explained = {None: EXIT_AT_START, 15: {0, -15} | EXIT_AT_START, 9: {-9} | EXIT_AT_START}[asked]
             if code not in explained:
                 yield f"{self.name} exited with {code} at {moment:.3f} (signal sent: {asked})"
