@@ -126,6 +126,8 @@ static void close_on_wire(struct publisher *p, struct row *row) {
     row->batch->on_wire++;
     p->overdue.on_wire++;
     batch_close_row(row, ROW_UNSURE); /* it still counts in in_lanes: the lane must stay */
+    holds_block(&p->holds, row);      /* the first of its group does; of the others nothing changes */
+    row->hold = holds_owe(row);
 }
 
 static bool is_on_wire(const struct row *row) {
@@ -147,8 +149,6 @@ static void block_partitions(struct publisher *p, struct batch *first) {
             if (lane == NULL || lane->first != row)
                 continue;
             close_on_wire(p, row);
-            holds_block(&p->holds, row);
-            row->hold = holds_owe(row);
             lane->first = NULL;
             log_event(LOG_WARN, "a partition acknowledges nothing: its messages stay requesting, the others go on",
                       log_str("topic", row->topic->name), log_int("partition", row->partition),
@@ -170,10 +170,8 @@ static void detach(struct publisher *p, struct batch *first) {
     block_partitions(p, first);
     for (struct batch *b = first; b != NULL; b = b->next)
         for (size_t i = 0; i < b->count && b->open > 0; i++)
-            if (is_on_wire(&b->rows[i])) {
+            if (is_on_wire(&b->rows[i]))
                 close_on_wire(p, &b->rows[i]);
-                b->rows[i].hold = holds_owe(&b->rows[i]);
-            }
     for (struct topic *t = topics_next(&p->topics, NULL); t != NULL; t = topics_next(&p->topics, t))
         for (int32_t i = 0; t->partition_holds != NULL && t->lanes != NULL && i < t->partitions; i++)
             if (t->lanes[i].is_overdue)

@@ -92,13 +92,15 @@ static void take_found(struct reconcile *rc) {
     take_marks(rc);
     for (size_t i = 0; i < tail->wanted_count; i++) {
         struct kafka_tail_wanted *w = &tail->wanted[i];
+        const struct kafka_tail_topic *topic = &tail->topics[w->topic];
+        int32_t away;
         if (w->offset >= 0) {
             close_arrived(rc, w->opaque, w->partition, w->offset);
-        } else if (has_arrived(rc, w->opaque, &tail->topics[w->topic])) {
+        } else if (has_arrived(rc, w->opaque, topic)) {
             close_arrived(rc, w->opaque, -1, -1);
             vanished++;
-        } else if (away_partition(w->opaque, &tail->topics[w->topic]) >= 0) {
-            overdue_await(rc->publisher, w->opaque, away_partition(w->opaque, &tail->topics[w->topic]));
+        } else if ((away = away_partition(w->opaque, topic)) >= 0) {
+            overdue_await(rc->publisher, w->opaque, away);
             unread++;
         } else {
             doubtful += ((struct row *)w->opaque)->is_unsure;
