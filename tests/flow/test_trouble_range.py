@@ -18,6 +18,9 @@ SHORT_LEASE = ("--lease-ms", "1500", "--retry-max-ms", "1000")
 WAITING = "select coalesce(sum(held + failed + requesting), 0)::int as count from outbox.lag where topic = %s"
 RANGES = "select count(*)::int as count, coalesce(sum(row_count), 0)::int as rows from outbox.parked_range"
 TAKEN = "select coalesce(sum(row_count), 0)::int as count from outbox.parked_range where taken_by is not null"
+AT_WORK = """
+select count(*)::int as count from pg_stat_activity
+where application_name like 'denpyo%' and datname = current_database() and state = 'active'"""
 PLACES = ("outbox.receipt", "outbox.parked", "(select unnest(ids) as id from outbox.parked_range) ranged",
           "outbox.claimed", "outbox.unclaimed")
 KEYS = "'k' || n % 100"
@@ -55,8 +58,9 @@ def assert_each_in_one_place(outbox):
 
 
 def stopped_with_taken(outbox, running):
-    """Freezes the relay; lets it go on unless a batch that is open has taken a range then."""
+    """Freezes the relay; lets it go on unless a batch that is open has taken a range then. What it had asked for is done first."""
     running.signal(signal.SIGSTOP)
+    wait_until(lambda: count(outbox, AT_WORK) == 0, 20, "the end of what it had asked for")
     if count(outbox, TAKEN) > 0:
         return True
     running.signal(signal.SIGCONT)
