@@ -61,6 +61,11 @@ BACKLOG = "select * from outbox.backlog"
 
 
 @pytest.fixture
+def statistics(request, settled):
+    return request.node.callspec.params["settled"]
+
+
+@pytest.fixture
 def connection(settled):
     """A connection in a transaction that is rolled back: each test finds the ledger as the first did."""
     database, ledger = settled
@@ -107,6 +112,22 @@ def test_a_few_pending_rows_cost_a_few_buffers(settled, connection):
     rows = insert_few(settled)
     costs(connection, {LAG: 150, BACKLOG: 40, TROUBLE: 40, by_message_id(connection, rows[0]): 120,
                        "select * from outbox.status where state = 'pending'": 80})
+
+
+WATCHED = [f"select * from outbox.status where state = '{state}'" for state in
+           ("pending", "delayed", "requesting", "held", "failed", "rejected", "skipped")] + [
+    LAG, BACKLOG, "select * from outbox.stuck"]
+
+
+def test_what_is_watched_is_not_compiled_first_however_many_rows_there_are(settled, connection, statistics):
+    """Compiling (jit_above_cost) takes hundreds of milliseconds; the planner is told of three hundred million rows."""
+    if statistics != "fresh":
+        pytest.skip("a table of that size has statistics")
+    connection.execute("update pg_class c set reltuples = 3e8, relpages = greatest(1, pg_relation_size(c.oid) / 8192)"
+                       " where c.oid = 'outbox.message'::regclass or c.oid in"
+                       " (select indexrelid from pg_index where indrelid = 'outbox.message'::regclass)")
+    plans = {query: connection.execute("explain (format json) " + query).fetchone()[0][0]["Plan"] for query in WATCHED}
+    assert {query: plan["Total Cost"] for query, plan in plans.items() if plan["Total Cost"] > 100_000} == {}
 
 
 def test_open_batches_and_parked_rows_cost_what_they_hold(settled, connection, ledger):
@@ -168,3 +189,11 @@ def test_the_end_of_a_huge_window_costs_its_last_page(settled, connection, ledge
     pages = connection.execute("select count(distinct (ctid::text::point)[0]) from outbox.message where id > %s",
                                (upto - PAGE,)).fetchone()[0]
     costs(connection, {LAG: pages * 2 + 250})
+
+
+def test_the_first_of_many_pending_rows_cost_no_more_than_they_are(settled, connection, statistics):
+    """A bitmap of all that waits would have to be built before the first."""
+    if statistics != "fresh":
+        pytest.skip("only statistics tell that ids follow one another on the disk")
+    insert_few(settled, 50_000)
+    costs(connection, {"select * from outbox.status where state = 'pending' limit 100": 60})
