@@ -47,4 +47,4 @@ grant select
    on :"schema".status, :"schema".lag, :"schema".backlog, :"schema".stuck, :"schema".receipt,
       :"schema".dispatched_by_month, :"schema".leader, :"schema".denpyo_migration
    to :"reader", :"relay";
-grant execute on function :"schema".receipt_of(bigint), :"schema".receipt_of(uuid) to :"reader", :"relay";
+grant execute on function :"schema".receipt_of(bigint), :"schema".receipt_of(uuid), :"schema".receipt_at(text, int, bigint) to :"reader", :"relay";

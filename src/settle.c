@@ -31,9 +31,9 @@ static void begin_call(const struct settle *s, const struct batch *batch, struct
     pg_add_int(call, batch->id);
 }
 
-/* The receipt proper, and the counts per topic. */
-static void send_receipt(struct settle *s, const struct batch *batch) {
-    enum { NAMES, IDS, MESSAGE_IDS, TOPICS, PARTITIONS, OFFSETS, COUNTS };
+enum receipt_array { NAMES, IDS, MESSAGE_IDS, TOPICS, PARTITIONS, OFFSETS, STRETCHES, COUNTS };
+
+static void begin_receipt(struct settle *s, const struct batch *batch) {
     struct pgarray *a = s->arrays;
     pgarray_begin(&a[NAMES], PGARRAY_TEXT, 4, 32);
     pgarray_begin(&a[IDS], PGARRAY_INT8, batch->count, 8);
@@ -42,6 +42,13 @@ static void send_receipt(struct settle *s, const struct batch *batch) {
     pgarray_begin(&a[PARTITIONS], PGARRAY_INT4, batch->count, 4);
     pgarray_begin(&a[OFFSETS], PGARRAY_INT8, batch->count, 8);
     pgarray_begin(&a[COUNTS], PGARRAY_INT4, 4, 4);
+    stretch_begin(&s->stretches, &a[STRETCHES]);
+}
+
+/* The receipt proper, and the counts per topic. */
+static void send_receipt(struct settle *s, const struct batch *batch) {
+    struct pgarray *a = s->arrays;
+    begin_receipt(s, batch);
     struct topic *names[INT16_MAX];
     int32_t counts[INT16_MAX];
     int16_t topics = 0;
@@ -63,6 +70,7 @@ static void send_receipt(struct settle *s, const struct batch *batch) {
         pgarray_add_int2(&a[TOPICS], (int16_t)(row->topic->index + 1));
         pgarray_add_int4(&a[PARTITIONS], row->partition);
         pgarray_add_int8(&a[OFFSETS], row->offset);
+        stretch_add(&s->stretches, &a[STRETCHES], row->topic, row->partition, row->offset);
         first = first == 0 ? row->id : first;
         last = row->id;
     }
@@ -81,6 +89,7 @@ static void send_receipt(struct settle *s, const struct batch *batch) {
         pg_add_text(&call, NULL);
         pg_add_text(&call, NULL);
     }
+    add_array(&call, &a[STRETCHES]);
     statements_send(s->ledger->statements, s->pg, STATEMENT_SETTLE_BATCH, &call, NULL, NULL);
     if (topics == 0)
         return;

@@ -9,6 +9,7 @@
 #include "denpyo/ledger.h"
 #include "denpyo/overdue.h"
 #include "denpyo/pgarray.h"
+#include "denpyo/stretch.h"
 
 struct settle {
     struct ledger *ledger;
@@ -17,6 +18,7 @@ struct settle {
     struct pg *pg;
     size_t sent; /* batches in the transaction under way, 0 = none */
     struct pgarray arrays[12];
+    struct stretches stretches;
     uint64_t settled_rows; /* dispatched rows whose receipt is committed, since start */
     int64_t settled_us;    /* when the last settlement was confirmed */
 };

@@ -94,13 +94,14 @@ QUERIES = [  # what, query, most ms
     ("status by message_id, pending", "select * from outbox.status where message_id = $1",
      f"(select message_id from outbox.message where id = {PENDING})", 5),
     *((f"status by state: {state}", f"select * from outbox.status where state = '{state}'", None, 5)
-      for state in ("failed", "rejected", "held", "requesting", "delayed", "skipped")),
+      for state in ("failed", "rejected", "held", "requesting", "skipped")),
+    ("status by state: delayed", "select * from outbox.status where state = 'delayed'", None, None),  # reads all that waits
     ("status by state: pending, the first 100", "select * from outbox.status where state = 'pending' limit 100", None, 5),
     ("status by state: dispatched, the first 100", "select * from outbox.status where state = 'dispatched' limit 100", None, 5),
     ("backlog", "select * from outbox.backlog", None, 50),
     ("lag", "select * from outbox.lag", None, None),
     ("stuck", "select * from outbox.stuck", None, 50),
-    ("receipt by partition and offset", "select * from outbox.receipt where topic = 'orders' and partition = 3 and \"offset\" = 5000", None, None),
+    ("receipt by partition and offset", "select * from outbox.receipt_at('orders', 3, 5000)", None, 5),
     ("dispatched by month", "select * from outbox.dispatched_by_month order by month, topic", None, 50),
 ]
 

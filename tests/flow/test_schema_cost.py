@@ -103,6 +103,14 @@ def test_looking_up_a_settled_message_takes_a_few_index_look_ups(connection):
     })
 
 
+def test_looking_up_a_record_by_its_offset_takes_a_few_index_look_ups(connection):
+    ((topic, place),) = connection.execute("select topic, format('%%s, %%s', id %% 8, id * 10) from outbox.message where id = %s",
+                                           (SETTLED // 2,)).fetchall()
+    query = f"select * from outbox.receipt_at('{topic}', {place})"
+    assert connection.execute(query).rowcount == 1
+    costs(connection, {query: 120})
+
+
 def test_questions_about_nothing_unsettled_cost_nothing(connection):
     costs(connection, {TROUBLE: 40, LAG: 120, BACKLOG: 40, "select * from outbox.stuck": 80,
                        "select * from outbox.status where state = 'pending'": 40})

@@ -43,11 +43,13 @@ ALLOWED = {
         "delete from outbox.parked_range",
         *[f"select * from outbox.{name}" for name in TABLES + VIEWS],
         "select * from outbox.receipt_of(1)",
+        "select * from outbox.receipt_at('t', 1, 1)",
     ],
     "outbox_reader": [
         *[f"select * from outbox.{name}" for name in VIEWS],
         "select * from outbox.receipt_of(1)",
         "select * from outbox.receipt_of('00000000-0000-4000-8000-000000000001'::uuid)",
+        "select * from outbox.receipt_at('t', 1, 1)",
     ],
 }
 CHANGES = [change.format(name) for name in TABLES for change in ("delete from outbox.{}", "truncate outbox.{}")]
@@ -74,7 +76,7 @@ FORBIDDEN = {
         *[f"select {column} from outbox.message" for column in ("payload", "topic", "xid", "key", "dedup_key")],
         "insert into outbox.message (topic, payload) values ('t', 'p') returning payload",
         *[f"select * from outbox.{name}" for name in TABLES + VIEWS],
-        "select * from outbox.receipt_of(1)",
+        "select * from outbox.receipt_of(1)", "select * from outbox.receipt_at('t', 1, 1)",
         *CHANGES, *LEDGER_CHANGES, *EVERYBODY,
     ],
     "outbox_relay": [
