@@ -170,6 +170,12 @@ static bool refuse(const struct session *session, const PGresult *result, struct
                          session->schema);
     if (strcmp(state, "42501") == 0) /* insufficient_privilege */
         return fault_set(f, FAULT_FATAL, state, "PostgreSQL: %s; %s", line, session->remedy);
+    if (strcmp(state, "55P03") == 0) /* lock_not_available */
+        return fault_set(
+            f, FAULT_RETRY, state,
+            "PostgreSQL: %s; another session's transaction is in the way (pg_stat_activity shows those that "
+            "are open long): try again when it has ended",
+            line);
     if (strcmp(state, "P0001") == 0) /* raise_exception: what a function of the outbox says is denpyo's own word */
         return fault_set(f, FAULT_FATAL, state, "%s", line);
     /* Connection, resources, operator intervention, and conflicts between transactions pass; the rest does not. */
