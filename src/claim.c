@@ -20,6 +20,8 @@
 #define DECISION_US 1000000    /* how often it is asked whether a person made a parked row due */
 #define NOTHING_DUE_US 1000000 /* look again when a due row could not be claimed */
 #define TRICKLE_US 1000000     /* between pages that will be parked, or show that something goes on */
+#define GROUP_ROWS 100         /* of a partition, when many partitions have rows on their way */
+#define WIDE_FACTOR 5          /* so many times inflight.messages at most then */
 #define TRICKLE_SHARE 10       /* of a page */
 
 void claim_init(struct claim *c, const struct claim_options *options, struct ledger *ledger,
@@ -31,6 +33,7 @@ void claim_init(struct claim *c, const struct claim_options *options, struct led
                         .row_bytes = 512,
                         .poll_wait_us = options->poll_busy_ms * 1000,
                         .parked_first = true};
+    pace_init(&c->pace, options->poll_linger_ms);
     ledger->ask_next_due = true;
 }
 
@@ -274,6 +277,11 @@ static void on_page(void *context, struct pg_result *r) {
         batch->upto_id = batch->rows[count - 1].id;
         batch->last_page = !is_full && deferred == 0;
     }
+    if (!c->is_retry) {
+        pace_claimed(&c->pace, (int64_t)count);
+        if (batch->last_page)
+            c->poll_after_us = pace_next_us(&c->pace, c->looked_us, c->limit);
+    }
     c->staged = batch;
     send_claim(c);
     if (!c->is_retry && !batch->last_page && has_room(c) && c->trickle_us == 0)
@@ -419,7 +427,19 @@ static void send_poll(struct claim *c) {
     if (!is_first)
         pg_add_int(&call, cursor->floor_id);
     c->state = CLAIM_POLL;
+    c->looked_us = loop_now_us();
     ledger_look(c->ledger, c->pg, is_first ? STATEMENT_WINDOW_FIRST : STATEMENT_WINDOW_POLL, &call, on_poll, c);
+}
+
+/* Rows that may be open. Each partition gets a request of its own, which costs the broker much and a row in it little:
+ * where many have rows, more are open, so that no request is small. In exactly-once mode the next transaction is read
+ * while one commits. */
+static size_t most_open(const struct claim *c) {
+    size_t most = (size_t)c->options.inflight_messages,
+           wanted = (c->publisher->groups + c->publisher->listed) * GROUP_ROWS;
+    if (c->publisher->is_transactional)
+        return most * 2;
+    return wanted <= most ? most : wanted < most * WIDE_FACTOR ? wanted : most * WIDE_FACTOR;
 }
 
 static bool has_room(const struct claim *c) {
@@ -427,9 +447,7 @@ static bool has_room(const struct claim *c) {
     size_t bytes = c->ledger->open.bytes + (c->staged != NULL ? c->staged->bytes : 0);
     for (const struct batch *b = c->ledger->open.first; b != NULL; b = b->next)
         rows += b->open;
-    /* In exactly-once mode the next transaction is read while one commits. */
-    size_t most = (size_t)c->options.inflight_messages * (c->publisher->is_transactional ? 2 : 1);
-    return rows < most && bytes < (size_t)c->options.inflight_bytes;
+    return rows < most_open(c) && bytes < (size_t)c->options.inflight_bytes;
 }
 
 /* New pages wait while a few released rows are left: they are older, and there would be no end if newer ones kept

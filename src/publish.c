@@ -10,6 +10,10 @@
 #include "denpyo/outcome.h"
 #include "denpyo/route.h"
 
+/* A partition's group is a request of its own, and a broker is sent few requests at a time: more groups on their way
+ * would only be small ones, while the rows of a lane that waits for its turn become one large one. */
+#define GROUPS_AT_ONCE 64
+#define STALLED_US 20000       /* none of them was answered for so long: they are not to keep the others waiting */
 #define ROW_OVERHEAD_BYTES 100 /* record framing, the id header: a generous share of a group's limit */
 
 void publish_init(struct publisher *p, const struct publish_options *options, struct worker *worker) {
@@ -18,6 +22,7 @@ void publish_init(struct publisher *p, const struct publish_options *options, st
     holds_init(&p->holds);
     p->holds.by_rejected = options->holds_rejected;
     overdue_init(&p->overdue, options->close_ms);
+    p->most_groups = GROUPS_AT_ONCE;
 }
 
 void publish_free(struct publisher *p) {
@@ -54,7 +59,9 @@ struct kafka *publish_detach(struct publisher *p) {
     p->stuck = NULL;
     p->broken = NULL;
     p->must_look_up = false;
-    p->in_flight = p->acknowledged = 0;
+    p->in_flight = p->acknowledged = p->groups = p->listed = 0;
+    p->most_groups = GROUPS_AT_ONCE;
+    p->full_since_us = 0;
     p->is_open = p->has_failed = false;
     return kafka;
 }
@@ -69,6 +76,7 @@ void publish_list(struct publisher *p, struct lane *lane) {
     else
         p->listed_first = lane;
     p->listed_last = lane;
+    p->listed++;
 }
 
 void publish_close(struct row *row, enum row_outcome outcome) {
@@ -182,6 +190,7 @@ static bool send_group(struct publisher *p, struct lane *lane, struct row_queue 
             queue_push(&left, row);
         }
     outcome_put_back(lane, &left);
+    p->groups += lane->group_open > 0;
     return !full;
 }
 
@@ -193,12 +202,14 @@ static bool send_some(struct publisher *p) {
     struct lane *lanes[LANES_AT_ONCE];
     struct row_queue groups[LANES_AT_ONCE];
     size_t count = 0;
-    while (count < LANES_AT_ONCE && p->listed_first != NULL) {
+    size_t most = p->most_groups - p->groups < LANES_AT_ONCE ? p->most_groups - p->groups : LANES_AT_ONCE;
+    while (count < most && p->listed_first != NULL) {
         struct lane *lane = p->listed_first;
         p->listed_first = lane->next;
         if (p->listed_first == NULL)
             p->listed_last = NULL;
         lane->listed = false;
+        p->listed--;
         groups[count] = (struct row_queue){0};
         take_group(p, lane, &groups[count]);
         if (groups[count].count > 1)
@@ -258,13 +269,41 @@ static bool may_send(const struct publisher *p) {
     return p->broken == NULL && (!p->is_transactional || (p->is_open && !p->has_failed));
 }
 
+/* Whether another group may go. Where all that are on their way go unanswered, as those of a broker that is away do, as
+ * many more may. */
+static bool has_turn(struct publisher *p) {
+    if (p->groups < p->most_groups)
+        return true;
+    int64_t now = loop_now_us();
+    if (p->full_since_us == 0)
+        p->full_since_us = now;
+    if (now < p->full_since_us + STALLED_US)
+        return false;
+    p->most_groups = p->groups + GROUPS_AT_ONCE;
+    p->full_since_us = 0;
+    return true;
+}
+
+static void end_turn(struct publisher *p) {
+    p->groups--;
+    p->full_since_us = 0;
+    size_t most = p->groups + GROUPS_AT_ONCE;
+    if (most < p->most_groups)
+        p->most_groups = most > GROUPS_AT_ONCE ? most : GROUPS_AT_ONCE;
+}
+
 void publish_step(struct publisher *p) {
     if (p->kafka == NULL)
         return;
     route_look_up(p);
-    while (p->listed_first != NULL && may_send(p))
+    while (p->listed_first != NULL && may_send(p) && has_turn(p))
         if (!send_some(p))
             break; /* librdkafka's queue is full: go on after the next report */
+}
+
+int64_t publish_wake_us(const struct publisher *p) {
+    int64_t look_up = route_wake_us(p), turn = p->full_since_us > 0 ? p->full_since_us + STALLED_US : INT64_MAX;
+    return look_up < turn ? look_up : turn;
 }
 
 static void confirm(struct publisher *p, struct row *row) {
@@ -329,6 +368,7 @@ void publish_report(void *publisher, const struct kafka_report *report) {
     assert(lane->group_open > 0);
     if (--lane->group_open > 0)
         return;
+    end_turn(p);
     lane->is_overdue = false;
     if (report->delivery == KAFKA_ACKNOWLEDGED)
         p->overdue.acked_us = loop_now_us();

@@ -64,6 +64,7 @@ struct relay *relay_parts_new(const struct config *config) {
                                        .inflight_messages = config->inflight_messages,
                                        .inflight_bytes = config->inflight_bytes,
                                        .poll_busy_ms = config->poll_busy_ms,
+                                       .poll_linger_ms = config->poll_linger_ms,
                                        .poll_idle_ms = config->poll_idle_ms},
                &r->ledger, &r->publisher, r->connections[RELAY_CLAIM]);
     r->kafka_options = (struct kafka_options){.brokers = config->brokers,

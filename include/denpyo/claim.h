@@ -6,12 +6,13 @@
 #include <stdint.h>
 
 #include "denpyo/ledger.h"
+#include "denpyo/pace.h"
 #include "denpyo/publish.h"
 
 struct claim_options {
     int64_t batch_rows, batch_bytes;           /* a page: most rows, target size */
     int64_t inflight_messages, inflight_bytes; /* open rows, bytes not settled: no page is read above these */
-    int64_t poll_busy_ms, poll_idle_ms;
+    int64_t poll_busy_ms, poll_linger_ms, poll_idle_ms;
 };
 
 /* POLL: has anything committed? PAGE: reading one. WAIT: a topic of the page has to be looked up first; the page was
@@ -39,6 +40,8 @@ struct claim {
     char *late;        /* stragglers as an array literal, NULL = none */
     int64_t limit;     /* rows asked for */
     int64_t row_bytes; /* recent average */
+    struct pace pace;
+    int64_t looked_us; /* when the newest look began */
     int64_t poll_after_us, poll_wait_us;
     int64_t trickle_us;        /* while partitions are held and nothing is acknowledged: no page before this time */
     int64_t ask_after_us;      /* when the next due parked row is asked for, whatever happened */

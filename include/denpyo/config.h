@@ -65,6 +65,7 @@ struct config {
     int64_t batch_close_ms;     /* batch.close_ms: how long it waits for a partition that acknowledges nothing */
     int64_t inflight_messages;  /* inflight.messages: claimed and not settled, all topics together */
     int64_t inflight_bytes;     /* inflight.bytes: the same in payload bytes */
+    int64_t poll_linger_ms;     /* poll.linger_ms: longest pause between polls while thousands of rows come a second */
     int64_t poll_busy_ms;       /* poll.busy_ms: wait between polls while there is work */
     int64_t poll_idle_ms;       /* poll.idle_ms: longest wait between polls when there is none */
     int64_t lease_ms;           /* lease_ms: leadership lease */

@@ -64,6 +64,10 @@ struct publisher {
     int topics_cleared;                          /* rises when an absent topic turns ready */
     uint64_t dispatched, failed, rejected, held; /* counters since start */
     size_t in_flight;                            /* rows handed to librdkafka and not reported */
+    size_t listed;                               /* lanes in the list */
+    size_t groups;                               /* groups of which reports are missing */
+    size_t most_groups;                          /* that many may be on their way */
+    int64_t full_since_us; /* so many are, others wait, and none was answered since; 0 = it is not so */
     /* Exactly once: rows are routed and sent only inside a transaction, and closed when it is committed. */
     bool is_transactional;
     bool is_open;        /* a transaction is */
@@ -99,6 +103,8 @@ void publish_take_back(struct publisher *p, struct batch *first);
 
 /* Forms and sends what can be sent, starts look-ups that are due. Never blocks. */
 void publish_step(struct publisher *p);
+/* When publish_step wants to be called although nothing happened. */
+int64_t publish_wake_us(const struct publisher *p);
 
 void publish_report(void *publisher, const struct kafka_report *report);
 
