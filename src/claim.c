@@ -432,14 +432,13 @@ static void send_poll(struct claim *c) {
 }
 
 /* Rows that may be open. Each partition gets a request of its own, which costs the broker much and a row in it little:
- * where many have rows, more are open, so that no request is small. In exactly-once mode the next transaction is read
- * while one commits. */
+ * where many have rows, more are open, so that no request is small. Transactions have more anyway. */
 static size_t most_open(const struct claim *c) {
-    size_t most = (size_t)c->options.inflight_messages,
-           wanted = (c->publisher->groups + c->publisher->listed) * GROUP_ROWS;
-    if (c->publisher->is_transactional)
-        return most * 2;
-    return wanted <= most ? most : wanted < most * WIDE_FACTOR ? wanted : most * WIDE_FACTOR;
+    const struct publisher *p = c->publisher;
+    size_t most = (size_t)c->options.inflight_messages, wanted = (p->groups + p->listed) * GROUP_ROWS;
+    if (p->is_transactional || wanted <= most)
+        return most;
+    return wanted < most * WIDE_FACTOR ? wanted : most * WIDE_FACTOR;
 }
 
 static bool has_room(const struct claim *c) {

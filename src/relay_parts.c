@@ -11,6 +11,7 @@
 #define PROGRESS_EVERY_US 500000
 #define CONNECT_TIMEOUT_S 5
 #define LOOKUP_TIMEOUT_MS 2000 /* a stop waits for the one that is under way */
+#define TXN_SHARES 3           /* a transaction has so many times inflight.messages at most */
 
 static void open_connections(struct relay *r) {
     static const char *const names[] = {"denpyo lease", "denpyo claim", "denpyo settle"};
@@ -58,10 +59,12 @@ struct relay *relay_parts_new(const struct config *config) {
                                            .kept_bytes = 2 * config->inflight_bytes},
                  r->kafka_worker);
     settle_init(&r->settle, &r->ledger, &r->publisher.holds, &r->publisher.overdue, r->connections[RELAY_SETTLE]);
+    /* The next transaction's first rows are read while one commits. */
+    int64_t shares = config->delivery == CONFIG_EXACTLY_ONCE ? TXN_SHARES + 1 : 1;
     claim_init(&r->claim,
                &(struct claim_options){.batch_rows = config->batch_rows,
                                        .batch_bytes = config->batch_bytes,
-                                       .inflight_messages = config->inflight_messages,
+                                       .inflight_messages = config->inflight_messages * shares,
                                        .inflight_bytes = config->inflight_bytes,
                                        .poll_busy_ms = config->poll_busy_ms,
                                        .poll_linger_ms = config->poll_linger_ms,
@@ -74,7 +77,8 @@ struct relay *relay_parts_new(const struct config *config) {
                                               .context = &r->publisher};
     if (config->delivery == CONFIG_EXACTLY_ONCE)
         r->kafka_options.transactional_id = config->transactional_id;
-    txn_init(&r->txn, &r->ledger, &r->publisher, r->kafka_worker, &r->kafka_options);
+    txn_init(&r->txn, &r->ledger, &r->publisher, r->kafka_worker, &r->kafka_options,
+             config->inflight_messages * TXN_SHARES);
     reconcile_init(&r->reconcile, &r->ledger, &r->publisher, r->connections[RELAY_CLAIM], r->tail_worker,
                    &r->kafka_options);
     identity_init(&r->identity, &r->ledger, &r->publisher, r->connections[RELAY_CLAIM], config->brokers,

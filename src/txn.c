@@ -13,14 +13,17 @@
 #define RETRY_US 100000
 #define LOST_US 90000000 /* well above the time-outs of the calls that one job makes */
 #define STILL_US 2000000
-#define MOST_ROWS 20000 /* of one transaction */
 #define LARGE_ROWS 1000 /* a batch of so many says that more is waiting */
 #define GROW_US 3000
 
 void txn_init(struct txn *t, struct ledger *ledger, struct publisher *publisher, struct worker *worker,
-              const struct kafka_options *options) {
-    *t = (struct txn){
-        .ledger = ledger, .publisher = publisher, .worker = worker, .options = options, .mark_most = MARK_TEXT_MOST};
+              const struct kafka_options *options, int64_t most_rows) {
+    *t = (struct txn){.ledger = ledger,
+                      .publisher = publisher,
+                      .worker = worker,
+                      .options = options,
+                      .most_rows = (size_t)most_rows,
+                      .mark_most = MARK_TEXT_MOST};
 }
 
 /* ---- the calls ---- */
@@ -173,7 +176,7 @@ static void route(struct txn *t, int64_t at_least_id, int64_t now_us) {
         if (b->id <= t->routed_id)
             continue;
         bool is_wanted = b->count >= LARGE_ROWS || now_us < t->begun_us + GROW_US;
-        if (t->rows > 0 && b->id > at_least_id && (b->is_retry || !is_wanted || t->rows + b->count > MOST_ROWS))
+        if (t->rows > 0 && b->id > at_least_id && (b->is_retry || !is_wanted || t->rows + b->count > t->most_rows))
             return;
         publish_route(t->publisher, b);
         t->routed_id = b->id;

@@ -34,6 +34,7 @@ struct txn {
     struct mark mark;  /* of the transaction that is being committed */
     size_t mark_most;  /* how long its text may be */
     int64_t routed_id; /* batches up to this one are in the lanes */
+    size_t most_rows;  /* of one transaction: its commit takes as long for many rows as for one */
     size_t rows;       /* of the batches that came into them since it began */
     int64_t begun_us;
     int64_t called_for_us, watched_us; /* how long the call is there, up to when it was looked at last */
@@ -44,7 +45,7 @@ struct txn {
 };
 
 void txn_init(struct txn *t, struct ledger *ledger, struct publisher *publisher, struct worker *worker,
-              const struct kafka_options *options);
+              const struct kafka_options *options, int64_t most_rows);
 
 /* A term begins with the publisher's producer: fences. Only in exactly-once mode. */
 void txn_start(struct txn *t);
