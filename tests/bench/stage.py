@@ -102,7 +102,7 @@ class Stage:
     def relay(self, database, rows, arguments=(), postgres=None, topics=0, before=0):
         """Drains a database; `before` rows of it have receipts already."""
         postgres = postgres or self.postgres
-        if topics:
+        if topics and not before:
             self.kafka.fresh_topics([f"{TOPIC}-{n}" for n in range(topics)], 1)
         elif not before:
             self.kafka.fresh_topic(TOPIC)
