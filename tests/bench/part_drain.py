@@ -155,6 +155,7 @@ SIZES = [(100, MILLION), (1_000, 300_000), (10_000, 30_000), (100_000, 3_000), (
 
 def sizes(stage):
     out = []
+    stage.warm_up()
     for size, rows in SIZES:
         rows = max(100, round(rows * stage.options.scale))
         database = f"size_{size}"

@@ -142,6 +142,7 @@ def of_one(stage, name, rival, home, rows):
 
 def rivals(stage):
     out = {}
+    stage.warm_up()
     million = stage.scaled(1_000_000)
     for name, rival in RIVALS.items():
         settings = {path.name: path.read_text() for path in rival.settings()}

@@ -87,10 +87,25 @@ def markdown(results, parts):
     return "\n".join(lines) + "\n"
 
 
-def load(folder):
+def is_readable(part, raw):
+    """Whether the figures are of the kind that the part takes now."""
+    try:
+        return bool(part.lines(raw)) and bool(part.show(raw))
+    except (KeyError, IndexError):
+        return False
+
+
+def load(folder, parts):
     """What earlier runs left in `folder`."""
     path = folder / "results.json"
-    return json.loads(path.read_text()) if path.exists() else {"machine": None, "parts": {}}
+    if not path.exists():
+        return {"machine": None, "parts": {}}
+    results = json.loads(path.read_text())
+    old = [name for name, result in results["parts"].items() if name not in parts or not is_readable(parts[name], result["raw"])]
+    for name in old:
+        print(f"{name}: figures of an older kind are left out")
+        del results["parts"][name]
+    return results
 
 
 def write(results, folder, parts):
