@@ -1,5 +1,5 @@
 -- First in every transaction that claims or settles: fails (division by zero, 22012) unless we still are the leader.
--- FOR KEY SHARE makes a takeover, which is a key update of the same row, wait for our commit; a renewal passes.
+-- FOR KEY SHARE keeps a takeover, which is a key update of the same row, from happening before our commit; a renewal passes.
 -- A condition on the epoch in the later statements would not fence: it can commit after another session has committed the next epoch.
 -- $1 relay name, $2 epoch, $3 holder, $4 synchronous_commit for this transaction, $5 statement time-out
 with leader as materialized (
