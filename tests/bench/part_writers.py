@@ -79,6 +79,7 @@ def measure(stage, name, mode, seconds, rate=None):
 
 def writers(stage):
     seconds = max(3, round(10 * stage.options.scale))
+    stage.warm_up()
     stage.seed("empty", 0)
     found, rate = [], None
     for number in range(stage.options.rounds):
