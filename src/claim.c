@@ -159,8 +159,6 @@ static void on_claimed(void *context, struct pg_result *r) {
     (void)r;
     failpoint_pass(FAILPOINT_CLAIM_COMMITTED);
     c->staged = NULL;
-    if (!batch->is_retry && batch->last_page)
-        pace_took(&c->pace, loop_now_us() - c->looked_us);
     ledger->newest_id = batch->id;
     if (!batch->is_retry)
         window_advance(&ledger->cursor, batch->upto_id, batch->last_page);

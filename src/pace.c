@@ -1,12 +1,10 @@
-/* pace.c: the pause between two looks, from the rate of rows and from how long looks take. */
+/* pace.c: the pause between two looks, from the rate of rows. */
 #include "denpyo/pace.h"
 
 #define CALM_RATE 2000.0  /* rows a second up to which there is no pause */
-#define FULL_RATE 5000.0  /* from here on it is as long as wanted */
-#define WANTED_ROWS 50.0  /* of a batch, at the least */
+#define FULL_RATE 10000.0 /* from here on the pause is as long as wanted */
+#define WANTED_ROWS 500.0 /* of a batch: more make it hardly cheaper for each */
 #define MEMORY_US 50000.0 /* how far back the rate looks */
-#define TOOK_SHARE 8      /* of a look's time in what is remembered of it */
-#define REST_FACTOR 4     /* so many times as long as a look takes is the pause after it */
 #define US_A_SECOND 1000000.0
 
 void pace_init(struct pace *p, int64_t linger_ms) {
@@ -15,11 +13,6 @@ void pace_init(struct pace *p, int64_t linger_ms) {
 
 void pace_claimed(struct pace *p, int64_t rows) {
     p->rows += rows;
-}
-
-void pace_took(struct pace *p, int64_t took_us) {
-    if (p->is_one_page)
-        p->took_us += (took_us - p->took_us) / TOOK_SHARE;
 }
 
 /* What came since the look before, weighed by how much of the remembered time that is. */
@@ -35,15 +28,11 @@ static void learn(struct pace *p, int64_t looked_us) {
 
 int64_t pace_next_us(struct pace *p, int64_t looked_us, int64_t page_rows) {
     int64_t rows = p->rows;
-    p->is_one_page = rows < page_rows;
     learn(p, looked_us);
-    if (!p->is_one_page || p->rows_a_second <= CALM_RATE)
+    if (rows >= page_rows || p->rows_a_second <= CALM_RATE)
         return looked_us;
     double share = (p->rows_a_second - CALM_RATE) / (FULL_RATE - CALM_RATE);
-    double pause_us = WANTED_ROWS / p->rows_a_second * US_A_SECOND, rest_us = (double)(REST_FACTOR * p->took_us);
-    if (pause_us < rest_us)
-        pause_us = rest_us;
-    if (pause_us > (double)p->linger_us)
-        pause_us = (double)p->linger_us;
-    return looked_us + (int64_t)(pause_us * (share < 1 ? share : 1));
+    double most_us = (double)p->linger_us * (share < 1 ? share : 1);
+    double wanted_us = WANTED_ROWS / p->rows_a_second * US_A_SECOND;
+    return looked_us + (int64_t)(wanted_us < most_us ? wanted_us : most_us);
 }
