@@ -17,7 +17,6 @@ from stage import TOPIC, say, spread
 
 RIVALS = {"debezium": Debezium(), "watermill": Watermill(), "listener": Listener()}
 STALL_S = 180  # a busy machine starts a JVM slowly
-RATE = 1000
 
 
 @contextlib.contextmanager
@@ -118,7 +117,7 @@ def latency_rival(stage, rival, home):
             for _ in range(20):  # it is up once these came through; the watcher passes over them
                 db.execute(f"execute warm ('{TOPIC}', 'warm', '{{\"warm\":1}}')")
             watch_topic(stage, 20)
-            times = stage.watch(stage.logical, "rival", 1_000_000_000 // RATE, RATE * seconds, rival.insert)[2 * RATE:]
+            times = stage.watch(stage.logical, "rival", 1_000_000_000 // rival.rate, rival.rate * seconds, rival.insert)[2 * rival.rate:]
         rival.after_run(db)
     stage.logical.drop("rival")
     return {"commit_to_consumer_ms": relay.percentiles([seen - committed for _, _, committed, seen in times])}
@@ -133,7 +132,7 @@ def of_one(stage, name, rival, home, rows):
         found["drain"].append(drain_rival(stage, rival, home, rows))
         say(f"  {name}, round {number + 1}: {found['drain'][-1]['rate']:,.0f} messages/s, denpyo {found['denpyo'][-1]['rate']:,.0f}")
     found["fsync_ms"].append(fsync_ms(stage.folder))
-    found["denpyo_latency"].append(stage.latency(1_000_000_000 // RATE, RATE * stage.options.seconds, 2 * RATE, postgres=stage.logical))
+    found["denpyo_latency"].append(stage.latency(1_000_000_000 // rival.rate, rival.rate * stage.options.seconds, 2 * rival.rate, postgres=stage.logical))
     found["latency"].append(latency_rival(stage, rival, home))
     late, ours = found["latency"][-1]["commit_to_consumer_ms"], found["denpyo_latency"][-1]["commit_to_consumer_ms"]
     say(f"  {name}: p50 {late['p50']:.1f} p99 {late['p99']:.1f} ms, denpyo {ours['p50']:.1f} and {ours['p99']:.1f}")
@@ -151,7 +150,7 @@ def rivals(stage):
         except (Unavailable, TimeoutError, RuntimeError) as error:
             say(f"  {name} is left out: {error}")
             found = {"left_out": str(error)[:2000]}
-        out[name] = {"name": rival.name, "settings": settings, **found}
+        out[name] = {"name": rival.name, "settings": settings, "rate": rival.rate, **found}
     return {"rivals": out}
 
 
@@ -169,7 +168,7 @@ def rivals_lines(raw):
                 lines.append(check(f"{one['name']}: times its drain, {text}", spread([d / r for d, r in pairs]), "{:.1f}", at_least=most))
         for which in ("p50", "p99"):
             ratio = [d["commit_to_consumer_ms"][which] / r["commit_to_consumer_ms"][which] for d, r in zip(one["denpyo_latency"], one["latency"])]
-            lines.append(check(f"{one['name']}: part of its latency, {which}", spread(ratio), "{:.2f}", at_most=1))
+            lines.append(check(f"{one['name']}: part of its latency at {one['rate']:,} a second, {which}", spread(ratio), "{:.2f}", at_most=1))
     return lines
 
 
@@ -194,5 +193,5 @@ def rivals_show(raw):
         rows.append(shown(f"denpyo, {count:,} rows", one["denpyo"], one["denpyo_latency"]))
         for name, text in one["settings"].items():
             after += ["", f"<details><summary>{one['name']}: {name}</summary>", "", "```", text.strip(), "```", "</details>"]
-    return ["From the process's start until the last record; warm: from when a tenth was out. Latency: commit → consumer at 1,000 a second.", ""] + table(
+    return ["From the process's start until the last record; warm: from when a tenth was out. Latency: commit → consumer at the rate that the table of targets names.", ""] + table(
         ["", "messages/s", "warm", "CPU, us", "PostgreSQL CPU, us", "memory, MiB", "latency p50, p99, ms", "the topic"], rows) + after

@@ -21,6 +21,7 @@ class Rival:
     name = folder = None
     tools = ()
     rows = 1_000_000  # at most so many are drained: a slow one needs no more to show its rate
+    rate = 1000  # a second in the latency run: one that it keeps, since a queue that grows has no latency
     table_sql = "select 1"  # makes its table
     fill_sql = ""  # fills it from outbox.message; %(from)s and %(upto)s bound the ids
     insert = ""  # one row of the latency run: $1 topic, $2 key, $3 payload, returning a number

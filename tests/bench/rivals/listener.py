@@ -10,6 +10,7 @@ class Listener(Rival):
     folder = "pg-transactional-outbox"
     tools = ("node", "npm")
     rows = 10_000
+    rate = 100
     fill_sql = """insert into public.outbox (id, aggregate_type, aggregate_id, message_type, segment, payload)
                   select message_id, topic, key, 'event', key, payload::jsonb from outbox.message where id between %(from)s and %(upto)s order by id"""
     insert = """insert into public.outbox (id, aggregate_type, aggregate_id, message_type, segment, payload)
