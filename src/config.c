@@ -40,7 +40,7 @@ const struct config_option config_options[] = {
            "most messages claimed and not yet acknowledged"),
     NUMBER("inflight.bytes", inflight_bytes, 1024, 16 * GIB, "67108864", "bytes",
            "most payload claimed and not yet acknowledged"),
-    NUMBER("poll.busy_ms", poll_busy_ms, 0, 60000, "2", "ms",
+    NUMBER("poll.busy_ms", poll_busy_ms, 0, 60000, "1", "ms",
            "wait between two looks at the outbox while there is work"),
     NUMBER("poll.linger_ms", poll_linger_ms, 0, 10000, "25", "ms",
            "longest pause for rows to gather, when thousands come a second"),

@@ -118,7 +118,7 @@ Test(config, flag_faults_name_flag_value_and_nearest) {
         {"--kafka", "sasl.password:geheim", "--kafka takes name=value"},
         {"--kafka", "=1", "needs a name"},
         {"--kafka", "bootstrap.servers=x", "give the brokers with --brokers"},
-        {"--poll-idle-ms", "1", "poll.busy_ms (2, from default) must not be above poll.idle_ms (1, from flag)"},
+        {"--poll-busy-ms", "200", "poll.busy_ms (200, from flag) must not be above poll.idle_ms (100, from default)"},
         {"--config", "/nonexistent/file", "cannot open the configuration file /nonexistent/file: No such file"},
         {"--config", "/tmp", "cannot read the configuration file /tmp: Is a directory"},
     };
