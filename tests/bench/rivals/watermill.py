@@ -11,7 +11,7 @@ class Watermill(Rival):
     name = "watermill-sql 4.1.2, forwarder"
     folder = "watermill-forwarder"
     tools = ("go",)
-    rows = 30_000
+    rows = 200_000
     # As the library itself makes it (DefaultPostgreSQLSchema).
     table_sql = """create table watermill_outbox ("offset" bigserial, uuid varchar(36) not null, created_at timestamp not null default current_timestamp,
         payload json, metadata json, transaction_id xid8 not null, primary key (transaction_id, "offset"))"""
