@@ -155,7 +155,7 @@ void pg_connect(struct pg *pg) {
     struct attempt *a = calloc(1, sizeof *a);
     if (a == NULL)
         abort();
-    a->job = (struct worker_job){.run = attempt_run, .done = attempt_done};
+    a->job = (struct worker_job){.run = attempt_run, .done = attempt_done, .drop = attempt_done};
     a->owner = pg;
     a->conninfo = copy(pg->conninfo);
     a->application = copy(pg->application);

@@ -109,6 +109,9 @@ void worker_free(struct worker *w) {
     pthread_mutex_unlock(&w->mutex);
     pthread_join(w->thread, NULL);
     bring_back(w); /* who submitted them frees them */
+    for (struct worker_job *job; (job = pop(&w->waiting)) != NULL;)
+        if (job->drop != NULL)
+            job->drop(job);
     loop_forget(w->loop, &w->io);
     close(w->event_fd);
     pthread_cond_destroy(&w->wake);

@@ -13,6 +13,7 @@ struct worker;
 struct worker_job {
     void (*run)(struct worker_job *job);
     void (*done)(struct worker_job *job);
+    void (*drop)(struct worker_job *job); /* frees a job that is never begun; NULL: somebody else does */
     struct worker_job *next;
 };
 

@@ -40,6 +40,13 @@ static void turn_until(struct loop *loop, int count) {
         loop_turn(loop, INT64_MAX);
 }
 
+static int drop_count;
+
+static void dropped(struct worker_job *job) {
+    (void)job;
+    drop_count++;
+}
+
 Test(worker, jobs_run_elsewhere_and_end_here_in_order, .timeout = 30) {
     static struct job jobs[JOBS];
     struct loop *loop = loop_new();
@@ -74,7 +81,7 @@ Test(worker, the_end_waits_for_the_running_job_and_gives_back_what_ran, .timeout
     struct loop *loop = loop_new();
     struct worker *worker = worker_new(loop);
     struct job running = {.job = {.run = run, .done = done}, .began = &began, .wait = &gate};
-    struct job waiting = {.job = {.run = run, .done = done}};
+    struct job waiting = {.job = {.run = run, .done = done, .drop = dropped}};
     worker_submit(worker, &running.job);
     worker_submit(worker, &waiting.job);
     sem_wait(&began);
@@ -82,6 +89,7 @@ Test(worker, the_end_waits_for_the_running_job_and_gives_back_what_ran, .timeout
     worker_free(worker);
     cr_assert_geq(done_count, 1, "what ran came back");
     cr_assert_eq(done_count == 2, waiting.ran_on != 0, "what did not begin did not");
+    cr_assert_eq(drop_count, waiting.ran_on == 0 ? 1 : 0, "but it was dropped, for its owner to free it");
     worker_free(NULL);
     loop_free(loop);
     sem_destroy(&began);
