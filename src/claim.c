@@ -20,9 +20,9 @@
 #define DECISION_US 1000000    /* how often it is asked whether a person made a parked row due */
 #define NOTHING_DUE_US 1000000 /* look again when a due row could not be claimed */
 #define TRICKLE_US 1000000     /* between pages that will be parked, or show that something goes on */
+#define TRICKLE_SHARE 10       /* of a page */
 #define GROUP_ROWS 100         /* of a partition, when many partitions have rows on their way */
 #define WIDE_FACTOR 5          /* so many times inflight.messages at most then */
-#define TRICKLE_SHARE 10       /* of a page */
 
 void claim_init(struct claim *c, const struct claim_options *options, struct ledger *ledger,
                 struct publisher *publisher, struct pg *pg) {
@@ -276,8 +276,6 @@ static void on_page(void *context, struct pg_result *r) {
         batch->after_id = ledger->cursor.after_id;
         batch->upto_id = batch->rows[count - 1].id;
         batch->last_page = !is_full && deferred == 0;
-    }
-    if (!c->is_retry) {
         pace_claimed(&c->pace, (int64_t)count);
         if (batch->last_page)
             c->poll_after_us = pace_next_us(&c->pace, c->looked_us, c->limit);

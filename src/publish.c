@@ -22,7 +22,6 @@ void publish_init(struct publisher *p, const struct publish_options *options, st
     holds_init(&p->holds);
     p->holds.by_rejected = options->holds_rejected;
     overdue_init(&p->overdue, options->close_ms);
-    p->most_groups = GROUPS_AT_ONCE;
 }
 
 void publish_free(struct publisher *p) {
@@ -35,6 +34,7 @@ void publish_free(struct publisher *p) {
 
 void publish_attach(struct publisher *p, struct kafka *kafka) {
     p->kafka = kafka;
+    p->most_groups = GROUPS_AT_ONCE;
 }
 
 struct kafka *publish_silence(struct publisher *p) {
@@ -60,7 +60,6 @@ struct kafka *publish_detach(struct publisher *p) {
     p->broken = NULL;
     p->must_look_up = false;
     p->in_flight = p->acknowledged = p->groups = p->listed = 0;
-    p->most_groups = GROUPS_AT_ONCE;
     p->full_since_us = 0;
     p->is_open = p->has_failed = false;
     return kafka;
@@ -289,7 +288,7 @@ static void end_turn(struct publisher *p) {
     p->full_since_us = 0;
     size_t most = p->groups + GROUPS_AT_ONCE;
     if (most < p->most_groups)
-        p->most_groups = most > GROUPS_AT_ONCE ? most : GROUPS_AT_ONCE;
+        p->most_groups = most;
 }
 
 void publish_step(struct publisher *p) {

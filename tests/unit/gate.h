@@ -61,6 +61,12 @@ static inline void gate_open(struct gate *g) {
                                   .partition = -1};
 }
 
+/* The topic has GATE_LANES partitions, and rows can be handed to the client. */
+static inline void gate_ready(struct gate *g, size_t lane_limit) {
+    topic_set_partitions(g->topic, GATE_LANES, lane_limit);
+    g->topic->handle = kafka_topic_open(g->p.kafka, g->topic->name);
+}
+
 static inline void gate_close(struct gate *g) {
     kafka_close(publish_detach(&g->p), g->worker, gate_closed, g);
     while (!g->is_closed)

@@ -173,8 +173,7 @@ Test(outcome, what_the_client_refuses_for_any_other_reason_fails_and_holds_its_k
 }
 
 static void send_first(struct gate *g) {
-    topic_set_partitions(g->topic, GATE_LANES, 16);
-    g->topic->handle = kafka_topic_open(g->p.kafka, g->topic->name);
+    gate_ready(g, 16);
     g->p.lookup_after_us = g->p.ask_again_us = INT64_MAX;
     g->topic->in_lanes++;
     route_row(&g->p, &g->rows[0]);
@@ -185,8 +184,7 @@ Test(outcome, what_is_larger_than_the_client_sends_is_rejected_at_once) {
     static const char large[2000];
     struct gate g;
     gate_open(&g);
-    topic_set_partitions(g.topic, GATE_LANES, 16);
-    g.topic->handle = kafka_topic_open(g.p.kafka, g.topic->name);
+    gate_ready(&g, 16);
     g.p.lookup_after_us = g.p.ask_again_us = INT64_MAX;
     g.rows[0].value = large; /* past route.c, which counts before */
     g.rows[0].value_size = sizeof large;

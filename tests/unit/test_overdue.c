@@ -27,8 +27,7 @@ static void open_scene(struct scene *s) {
     gate_open(&s->g);
     overdue_init(&s->g.p.overdue, 10000);
     s->g.p.options.kept_bytes = 1000;
-    topic_set_partitions(s->g.topic, GATE_LANES, 3);
-    s->g.topic->handle = kafka_topic_open(s->g.p.kafka, "t");
+    gate_ready(&s->g, 3);
     s->g.batch.count = s->g.batch.open = 6;
     for (size_t i = 0; i < 6; i++) {
         s->g.rows[i].is_explicit = true;

@@ -4,8 +4,7 @@
 /* Rows 1 to 4 wait in four lanes, of which two may have a group on its way. */
 static void open_with_turns(struct gate *g) {
     gate_open(g);
-    topic_set_partitions(g->topic, GATE_LANES, 16);
-    g->topic->handle = kafka_topic_open(g->p.kafka, g->topic->name);
+    gate_ready(g, 16);
     g->p.most_groups = 2;
     for (size_t i = 0; i < GATE_ROWS; i++) {
         g->rows[i].is_explicit = true;
