@@ -3,6 +3,7 @@
 
 #include <librdkafka/rdkafka.h>
 #include <stdlib.h>
+#include <string.h>
 
 static void note_leaders(struct kafka_lookup *l, size_t i, const struct rd_kafka_metadata_topic *t) {
     l->has_leader[i] = calloc((size_t)t->partition_cnt, sizeof **l->has_leader);
@@ -13,33 +14,109 @@ static void note_leaders(struct kafka_lookup *l, size_t i, const struct rd_kafka
             l->has_leader[i][t->partitions[k].id] = t->partitions[k].leader >= 0;
 }
 
-/* One topic's partitions; leaves counts[i] and codes[i] as the contract says. False: no broker answered. Runs on the
- * worker. */
-static bool look_up_one(struct kafka_lookup *l, size_t i) {
-    rd_kafka_t *rk = kafka_client(l->kafka);
-    const struct rd_kafka_metadata *metadata = NULL;
-    rd_kafka_topic_t *rkt = rd_kafka_topic_new(rk, l->names[i], NULL);
-    rd_kafka_resp_err_t err = rkt ? rd_kafka_metadata(rk, 0, rkt, &metadata, l->timeout_ms) : rd_kafka_last_error();
-    if (metadata == NULL) {
-        l->codes[i] = l->unreached_code = err;
+/* What the broker said of one topic; NULL = nothing, which means that there is none. */
+static void take(struct kafka_lookup *l, size_t i, const struct rd_kafka_metadata_topic *t) {
+    l->codes[i] = t ? t->err : RD_KAFKA_RESP_ERR_UNKNOWN_TOPIC_OR_PART;
+    l->counts[i] = t ? t->partition_cnt : 0;
+    if (l->counts[i] > 0)
+        note_leaders(l, i, t);
+    /* A topic that is being created has no leader yet, or no partitions: that is no answer. */
+    if (l->counts[i] == 0 && (l->codes[i] == 0 || l->codes[i] == RD_KAFKA_RESP_ERR_LEADER_NOT_AVAILABLE))
         l->counts[i] = -1;
-    } else {
+}
+
+static rd_kafka_resp_err_t ask(struct kafka_lookup *l, rd_kafka_topic_t *only,
+                               const struct rd_kafka_metadata **metadata) {
+    rd_kafka_resp_err_t err = rd_kafka_metadata(kafka_client(l->kafka), 0, only, metadata, l->timeout_ms);
+    if (err == RD_KAFKA_RESP_ERR_NO_ERROR)
         l->reached = true;
-        const struct rd_kafka_metadata_topic *t = metadata->topic_cnt > 0 ? &metadata->topics[0] : NULL;
-        l->codes[i] = t ? t->err : RD_KAFKA_RESP_ERR_UNKNOWN_TOPIC_OR_PART;
-        l->counts[i] = t ? t->partition_cnt : 0;
-        if (l->counts[i] > 0)
-            note_leaders(l, i, t);
-        /* A topic that is being created has no leader yet, or no partitions: that is no answer. */
-        if (l->counts[i] == 0 && (l->codes[i] == 0 || l->codes[i] == RD_KAFKA_RESP_ERR_LEADER_NOT_AVAILABLE))
-            l->counts[i] = -1;
+    else
+        l->unreached_code = err;
+    return err;
+}
+
+/* One topic in a request of its own. False: no broker answered. */
+static bool look_up_one(struct kafka_lookup *l, size_t i) {
+    const struct rd_kafka_metadata *metadata = NULL;
+    if (ask(l, l->topics[i], &metadata) != RD_KAFKA_RESP_ERR_NO_ERROR)
+        return false;
+    take(l, i, metadata->topic_cnt > 0 ? &metadata->topics[0] : NULL);
+    rd_kafka_metadata_destroy(metadata);
+    return true;
+}
+
+static int compare_names(const void *a, const void *b) {
+    const struct rd_kafka_metadata_topic *one = a, *other = b;
+    return strcmp(one->topic, other->topic);
+}
+
+static void open_topic(struct kafka_lookup *l, size_t i) {
+    if (l->topics[i] == NULL)
+        l->topics[i] = rd_kafka_topic_new(kafka_client(l->kafka), l->names[i], NULL);
+    if (l->topics[i] == NULL)
+        abort(); /* only for an empty name, which the schema refuses */
+}
+
+/* All topics in one request. is_taken[]: those that an answer told of. False: no broker answered. */
+static bool look_up_all(struct kafka_lookup *l, bool *is_taken) {
+    const struct rd_kafka_metadata *metadata = NULL;
+    if (ask(l, NULL, &metadata) != RD_KAFKA_RESP_ERR_NO_ERROR)
+        return false;
+    size_t count = (size_t)metadata->topic_cnt;
+    qsort(metadata->topics, count, sizeof *metadata->topics, compare_names);
+    for (size_t i = 0; i < l->count; i++) {
+        const struct rd_kafka_metadata_topic wanted = {.topic = l->names[i]};
+        const struct rd_kafka_metadata_topic *found =
+            bsearch(&wanted, metadata->topics, count, sizeof wanted, compare_names);
+        if (found == NULL || is_taken[i])
+            continue;
+        take(l, i, found);
+        is_taken[i] = true;
     }
-    bool is_answered = metadata != NULL;
-    if (is_answered)
-        rd_kafka_metadata_destroy(metadata);
-    if (rkt != NULL)
-        rd_kafka_topic_destroy(rkt);
-    return is_answered;
+    rd_kafka_metadata_destroy(metadata);
+    return true;
+}
+
+/* Opening a topic makes librdkafka ask for it, in a request of its own, unless it knows it. It learns of many at once
+ * from a question about their offsets, which is given up before it is put: so a request that follows waits for that
+ * to be answered. False: no broker answered. */
+static bool announce(struct kafka_lookup *l, bool *is_taken) {
+    rd_kafka_topic_partition_list_t *list = rd_kafka_topic_partition_list_new((int)l->count);
+    size_t last = l->count;
+    for (size_t i = 0; i < l->count; i++)
+        if (l->is_new[i])
+            rd_kafka_topic_partition_list_add(list, l->names[last = i], 0)->offset = RD_KAFKA_OFFSET_END;
+    if (last < l->count)
+        rd_kafka_offsets_for_times(kafka_client(l->kafka), list, 0);
+    rd_kafka_topic_partition_list_destroy(list);
+    if (last == l->count)
+        return true;
+    open_topic(l, last);
+    return is_taken[last] = look_up_one(l, last);
+}
+
+/* Fills counts[] and codes[] as the contract says. */
+static void look_up_topics(struct kafka_lookup *l) {
+    bool is_answered = true, is_taken[l->count + 1];
+    memset(is_taken, 0, sizeof is_taken);
+    if (l->is_together && (is_answered = announce(l, is_taken))) {
+        for (size_t i = 0; i < l->count; i++)
+            open_topic(l, i);
+        is_answered = look_up_all(l, is_taken);
+    }
+    for (size_t i = 0; i < l->count; i++) {
+        if (is_taken[i])
+            continue;
+        open_topic(l, i);
+        is_answered = is_answered && look_up_one(l, i);
+        if (!is_answered) { /* nobody answered the last: do not wait for each */
+            l->counts[i] = -1;
+            l->codes[i] = l->unreached_code;
+        }
+    }
+    for (size_t i = 0; i < l->count; i++)
+        if (l->topics[i] != NULL)
+            rd_kafka_topic_destroy(l->topics[i]);
 }
 
 #define LIMITS_TIMEOUT_MS 1000 /* they are advice: nobody waits long for them */
@@ -57,25 +134,24 @@ static void ask_limits(struct kafka_lookup *l) {
             l->limits[i] = limits[--there];
 }
 
+/* A metadata request for no topic at all would be one for all of the cluster's, and librdkafka would go on to ask for
+ * all of them; it asks for the brokers by itself as soon as it is connected. */
+static void look_up_brokers(struct kafka_lookup *l) {
+    char *id = rd_kafka_clusterid(kafka_client(l->kafka), l->timeout_ms);
+    l->reached = id != NULL;
+    if (id == NULL)
+        l->unreached_code = RD_KAFKA_RESP_ERR__TRANSPORT;
+    rd_kafka_mem_free(kafka_client(l->kafka), id);
+}
+
 static void look_up(struct worker_job *job) {
     struct kafka_lookup *l = (struct kafka_lookup *)job;
-    bool is_answered = true;
-    for (size_t i = 0; i < l->count; i++)
-        if (is_answered) {
-            is_answered = look_up_one(l, i);
-        } else { /* nobody answered the last: do not wait for each */
-            l->counts[i] = -1;
-            l->codes[i] = l->unreached_code;
-        }
-    if (l->reached)
+    if (l->count == 0)
+        look_up_brokers(l);
+    else
+        look_up_topics(l);
+    if (l->count > 0 && l->reached)
         ask_limits(l);
-    if (l->count == 0) {
-        const struct rd_kafka_metadata *metadata = NULL;
-        l->unreached_code = rd_kafka_metadata(kafka_client(l->kafka), 0, NULL, &metadata, l->timeout_ms);
-        l->reached = l->unreached_code == RD_KAFKA_RESP_ERR_NO_ERROR;
-        if (metadata != NULL)
-            rd_kafka_metadata_destroy(metadata);
-    }
 }
 
 static void looked_up(struct worker_job *job) {
@@ -97,10 +173,13 @@ struct kafka_lookup *kafka_lookup_new(struct kafka *k, size_t count, int timeout
     l->context = context;
     l->names = calloc(count + 1, sizeof *l->names);
     l->counts = calloc(count + 1, sizeof *l->counts);
+    l->topics = calloc(count + 1, sizeof(rd_kafka_topic_t *));
+    l->is_new = calloc(count + 1, sizeof *l->is_new);
     l->codes = calloc(count + 1, sizeof *l->codes);
     l->limits = calloc(count + 1, sizeof *l->limits);
     l->has_leader = calloc(count + 1, sizeof *l->has_leader);
-    if (l->names == NULL || l->counts == NULL || l->codes == NULL || l->limits == NULL || l->has_leader == NULL)
+    if (l->names == NULL || l->topics == NULL || l->counts == NULL || l->codes == NULL || l->limits == NULL ||
+        l->has_leader == NULL || l->is_new == NULL)
         abort();
     return l;
 }
@@ -119,6 +198,8 @@ void kafka_lookup_free(struct kafka_lookup *l) {
     }
     free(l->has_leader);
     free(l->names);
+    free(l->topics);
+    free(l->is_new);
     free(l->counts);
     free(l->codes);
     free(l->limits);

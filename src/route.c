@@ -10,8 +10,10 @@
 #include "denpyo/outcome_table.h"
 #include "denpyo/partition.h"
 
-#define KEYLESS_RUN 100 /* rows without a key go to one partition for so long: larger groups */
-#define LOOKUP_MOST 200 /* topics a look-up, so that none is long */
+#define KEYLESS_RUN 100  /* rows without a key go to one partition for so long: larger groups */
+#define LOOKUP_MOST 2000 /* topics a look-up, so that none is long */
+#define TOGETHER_LEAST 4 /* topics of one request, which names all the open ones, too: */
+#define TOGETHER_MOST 16 /* so many of these for each that is asked for cost less than its own request would */
 #define RETRY_LOOKUP_US 500000
 #define HEADROOM_BYTES 200 /* more than a record batch has besides key, value and headers */
 #define VANISHED_US                                                                                                    \
@@ -22,6 +24,12 @@ void route_ask(struct publisher *p, struct topic *topic) {
         return;
     topic->asked = true;
     p->wanted++;
+}
+
+/* It was never looked up, but that is under way, or asked for now. */
+static void expect(struct publisher *p, struct topic *topic) {
+    if (p->lookup == NULL || topic->look_up != p->lookups_begun)
+        route_ask(p, topic);
 }
 
 /* What no broker could take: a row that went past the schema's constraints. */
@@ -254,7 +262,7 @@ void route_row(struct publisher *p, struct row *row) {
         return;
     case TOPIC_UNKNOWN:
         wait_in_backlog(p, row);
-        route_ask(p, topic);
+        expect(p, topic);
         return;
     case TOPIC_ABSENT:
         fail_absent(p, row);
@@ -264,7 +272,9 @@ void route_row(struct publisher *p, struct row *row) {
 
 bool route_knows(struct publisher *p, struct topic *topic, int64_t stale_us) {
     bool known = topic->state == TOPIC_READY || (topic->state == TOPIC_ABSENT && topic->looked_up_us >= stale_us);
-    if (!known)
+    if (topic->state == TOPIC_UNKNOWN)
+        expect(p, topic);
+    else if (!known)
         route_ask(p, topic);
     return known;
 }
@@ -398,14 +408,17 @@ void route_look_up(struct publisher *p) {
         return;
     size_t count = p->wanted < LOOKUP_MOST ? p->wanted : LOOKUP_MOST;
     struct kafka_lookup *l = kafka_lookup_new(p->kafka, count, p->options.lookup_timeout_ms, looked_up, p);
+    l->is_together = count >= TOGETHER_LEAST && p->topics.count / TOGETHER_MOST <= count;
     size_t taken = 0;
     for (struct topic *t = topics_next(&p->topics, NULL); t != NULL && taken < count; t = topics_next(&p->topics, t)) {
         if (!t->asked)
             continue;
+        l->is_new[taken] = t->handle == NULL;
         l->names[taken] = strdup(t->name);
         if (l->names[taken++] == NULL)
             abort();
         t->asked = false;
+        t->look_up = p->lookups_begun + 1;
         p->wanted--;
     }
     p->lookup = l;

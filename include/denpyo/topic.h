@@ -54,7 +54,8 @@ struct topic {
     bool is_doubted;           /* a row is to be rejected by what was known; all wait for a fresh look-up */
     int64_t looked_up_us;      /* when the last answer came, 0 = never */
     int64_t vanished_us; /* READY: since when look-ups say it is gone while rows of it are in flight, 0 = it is there */
-    bool asked;          /* a look-up is under way or wanted */
+    bool asked;          /* a look-up is wanted */
+    uint64_t look_up;    /* the last that it is part of, by number; 0 = none */
     struct hold *hold;   /* the whole topic is held, or NULL */
     struct hold *partition_holds; /* partitions of it that are held, linked through hold.next */
     size_t awaited;               /* rows of it that wait until a partition can be read: see overdue.h */

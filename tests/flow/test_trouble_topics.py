@@ -1,5 +1,7 @@
 """A topic that is not there stops itself alone: its rows wait in order, and go out when it appears, without a restart."""
 
+import re
+
 import pytest
 from load import Load, wait_dispatched, wait_settled
 from verify import verify
@@ -73,3 +75,64 @@ def test_case_20_a_topic_created_again_under_load_gets_all_that_follows(outbox, 
     assert not (verdict.invented or verdict.altered or verdict.misplaced or verdict.disordered or verdict.unreceipted), verdict
     assert verify(outbox.database, kafka, [other]).at_least_once()
     assert running.running
+
+
+MANY = 30  # more than are looked up one by one
+
+
+@pytest.mark.parametrize("broker", ["kafka", "kafka_autocreate"])
+def test_of_many_topics_asked_for_at_once_the_absent_ones_wait_and_are_not_created(request, outbox, relay, broker):
+    kafka = request.getfixturevalue(broker)
+    good = [kafka.create_topic(partitions=1 + n % 3) for n in range(MANY)]
+    absent = [f"many-{broker}-{n}" for n in range(5)]
+    for topic in absent + good:
+        outbox.generate(topic, 5)
+    relay(outbox.database, brokers=kafka.bootstrap)
+    outbox.wait_states({"dispatched": 5 * MANY, "failed": len(absent), "held": 4 * len(absent)})
+    assert not kafka.topics() & set(absent), "somebody created them"
+    for topic in absent:
+        kafka.create_topic(topic, 2)
+    outbox.wait_resolved()
+    verdict = verify(outbox.database, kafka, good + absent)
+    assert verdict.exactly_once(), verdict
+
+
+def test_only_absent_topics_are_not_created_either(outbox, kafka_autocreate, relay):
+    absent = [f"all-absent-{n}" for n in range(MANY)]
+    for topic in absent:
+        outbox.generate(topic, 2)
+    relay(outbox.database, brokers=kafka_autocreate.bootstrap)
+    outbox.wait_states({"failed": MANY, "held": MANY})
+    least = "select min(attempts) as attempts from outbox.parked where state = 'failed'"
+    wait_until(lambda: outbox.sql(least)[0].attempts >= 3, 60, "three attempts each")
+    assert not kafka_autocreate.topics() & set(absent), "somebody created them"
+
+
+def count_requests(running, name):
+    return len(re.findall(rf"Sent {name}Request", running.log_text()))
+
+
+def test_many_topics_take_few_requests_and_what_changes_among_them_is_noticed(outbox, kafka, relay):
+    topics = [kafka.create_topic(partitions=2) for _ in range(MANY)]
+    grows, goes = topics[3], topics[7]
+    for topic in topics:
+        outbox.generate(topic, 10)
+    running = relay(outbox.database, "--metadata-refresh-ms", 500, "--log-level", "debug", "--kafka", "debug=protocol,metadata")
+    outbox.wait_states({"dispatched": 10 * MANY})
+    at_first = count_requests(running, "Metadata")
+    assert at_first < MANY, "the broker was asked for them one by one"
+    assert "Request metadata for all topics" not in running.log_text(), "the topics of the whole cluster are nobody's business"
+    kafka.add_partitions(grows, 5)
+    running.wait_log("the number of partitions changed")
+    wait_until(lambda: count_requests(running, "DescribeConfigs") >= 6, 60, "several more look-ups")
+    looks = count_requests(running, "DescribeConfigs")
+    assert count_requests(running, "Metadata") < at_first + 5 * looks
+    kafka.delete_topic(goes)
+    for topic in topics:
+        outbox.generate(topic, 10, first=11)
+    outbox.wait_states({"dispatched": 20 * MANY - 10, "failed": 1, "held": 9})
+    kafka.create_topic(goes, 3)
+    outbox.wait_resolved()
+    assert max(record.partition for record in kafka.read_all(grows)) >= 2
+    verdict = verify(outbox.database, kafka, [topic for topic in topics if topic not in (grows, goes)])
+    assert verdict.exactly_once(), verdict

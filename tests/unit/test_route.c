@@ -19,6 +19,22 @@ Test(route, an_unknown_topic_keeps_its_rows_and_is_looked_up_once) {
     gate_close(&g);
 }
 
+Test(route, rows_that_come_while_their_topic_is_looked_up_wait_for_that_answer) {
+    struct gate g;
+    gate_open(&g);
+    struct kafka_lookup under_way = {.context = &g.p};
+    g.p.lookup = &under_way;
+    g.p.lookups_begun = g.topic->look_up = 7;
+    route(&g, 0);
+    cr_assert(!route_knows(&g.p, g.topic, 0));
+    cr_assert(g.topic->backlog.count == 1 && !g.topic->asked && g.p.wanted == 0);
+    g.topic->look_up = 6; /* that one came back without an answer for it */
+    route(&g, 1);
+    cr_assert(g.topic->backlog.count == 2 && g.topic->asked && g.p.wanted == 1);
+    g.p.lookup = NULL;
+    gate_close(&g);
+}
+
 Test(route, one_key_takes_one_lane_in_order_and_retried_rows_go_first) {
     struct gate g;
     gate_open(&g);
