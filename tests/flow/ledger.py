@@ -33,6 +33,14 @@ class Ledger:
         self._insert_batch(newest + 1, from_, to, after, ids[-1], len(ids), len(page) <= limit, None)
         return newest + 1
 
+    def claim_all(self):
+        """Opens a batch of all that is new, as one page; its id."""
+        newest, _, to, _, last = self.cursor()
+        assert last, "a window is not finished"
+        ((now, upto),) = self.sql("select pg_current_snapshot()::text, max(id) from outbox.message")
+        self._insert_batch(newest + 1, to, now, 0, upto, 1, True, None)
+        return newest + 1
+
     def retry(self, ids):
         """Opens a batch of parked rows; its window columns repeat the cursor."""
         newest, from_, to, after, last = self.cursor()

@@ -124,7 +124,8 @@ def test_a_few_pending_rows_cost_a_few_buffers(settled, connection):
 
 WATCHED = [f"select * from outbox.status where state = '{state}'" for state in
            ("pending", "delayed", "requesting", "held", "failed", "rejected", "skipped")] + [
-    LAG, BACKLOG, "select * from outbox.stuck"]
+    LAG, BACKLOG, "select * from outbox.stuck", "select * from outbox.status where state = 'dispatched' limit 100",
+    "select * from outbox.status where state = 'dispatched' and topic = 'topic-1' limit 100"]
 
 
 def test_what_is_watched_is_not_compiled_first_however_many_rows_there_are(settled, connection, statistics):
@@ -134,6 +135,7 @@ def test_what_is_watched_is_not_compiled_first_however_many_rows_there_are(settl
     connection.execute("update pg_class c set reltuples = 3e8, relpages = greatest(1, pg_relation_size(c.oid) / 8192)"
                        " where c.oid = 'outbox.message'::regclass or c.oid in"
                        " (select indexrelid from pg_index where indrelid = 'outbox.message'::regclass)")
+    connection.execute("update pg_class set reltuples = 60000 where oid = 'outbox.settlement'::regclass")  # of 5000 messages each
     plans = {query: connection.execute("explain (format json) " + query).fetchone()[0][0]["Plan"] for query in WATCHED}
     assert {query: plan["Total Cost"] for query, plan in plans.items() if plan["Total Cost"] > 100_000} == {}
 
@@ -205,3 +207,34 @@ def test_the_first_of_many_pending_rows_cost_no_more_than_they_are(settled, conn
         pytest.skip("only statistics tell that ids follow one another on the disk")
     insert_few(settled, 50_000)
     costs(connection, {"select * from outbox.status where state = 'pending' limit 100": 60})
+
+
+DELAYED = "select * from outbox.status where state = 'delayed'"
+
+
+def insert_later(settled, count):
+    """Rows for tomorrow; their ids."""
+    database, _ = settled
+    rows = database.rows("insert into outbox.message (topic, payload, available_at) select 'topic-1', 'x', now() + interval '1 day'"
+                         f" from generate_series(1, {count}) returning id")
+    return [row for (row,) in rows]
+
+
+def test_what_is_for_later_costs_itself_whatever_else_waits(settled, connection, ledger):
+    insert_few(settled, 20_000)
+    rows = insert_later(settled, 10)
+    found = {DELAYED: 100, DELAYED + f" and id = {rows[0]}": 100}
+    assert len(connection.execute(DELAYED).fetchall()) == 10
+    costs(connection, found)
+    assert ledger.claim(PAGE) is not None  # a window that is not finished
+    assert len(connection.execute(DELAYED).fetchall()) == 10
+    costs(connection, found)
+
+
+def test_the_first_of_what_is_for_later_and_parked_cost_no_more_than_they_are(settled, connection, ledger):
+    rows = insert_later(settled, 3000)
+    batch = ledger.claim_all()
+    ledger.settle(batch, [], {row: "delayed" for row in rows})
+    connection.execute("analyze outbox.parked")
+    assert len(connection.execute(DELAYED).fetchall()) == 3000
+    costs(connection, {DELAYED + " limit 10": 150})

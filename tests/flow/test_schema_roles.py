@@ -5,7 +5,7 @@ import pytest
 
 TABLES = ("message", "batch", "settlement", "settlement_topic", "parked", "parked_range", "relay")
 VIEWS = ("status", "lag", "backlog", "stuck", "receipt", "dispatched_by_month", "leader", "denpyo_migration")
-INNER_VIEWS = ("progress", "unclaimed", "open_batch", "claimed")
+INNER_VIEWS = ("progress", "unclaimed", "unclaimed_later", "open_batch", "claimed")
 MESSAGE = "insert into outbox.message (topic, payload) values ('t', 'p')"
 BATCH = ("insert into outbox.batch (relay, id, epoch, window_from, window_to, after_id, upto_id, row_count, last_page,"
          " topic_names, partition_counts) values ('r', 1, 1, '1:1:', '9:9:', 0, 9, 1, true, '{}', '{}')")
