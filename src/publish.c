@@ -13,6 +13,7 @@
 /* A partition's group is a request of its own, and a broker is sent few requests at a time: more groups on their way
  * would only be small ones, while the rows of a lane that waits for its turn become one large one. */
 #define GROUPS_AT_ONCE 64
+#define GROUPS_TOGETHER 32     /* turns given out at a time: each time librdkafka's thread walks all partitions */
 #define STALLED_US 20000       /* none of them was answered for so long: they are not to keep the others waiting */
 #define ROW_OVERHEAD_BYTES 100 /* record framing, the id header: a generous share of a group's limit */
 
@@ -268,10 +269,12 @@ static bool may_send(const struct publisher *p) {
     return p->broken == NULL && (!p->is_transactional || (p->is_open && !p->has_failed));
 }
 
-/* Whether another group may go. Where all that are on their way go unanswered, as those of a broker that is away do, as
- * many more may. */
+/* Whether more groups may go: all that wait, or a good number of them. Where all that are on their way go unanswered,
+ * as those of a broker that is away do, as many more may. */
 static bool has_turn(struct publisher *p) {
-    if (p->groups < p->most_groups)
+    size_t most = p->most_groups < GROUPS_TOGETHER ? p->most_groups : GROUPS_TOGETHER;
+    size_t next = p->listed < most ? p->listed : most;
+    if (p->groups + next <= p->most_groups)
         return true;
     int64_t now = loop_now_us();
     if (p->full_since_us == 0)

@@ -30,9 +30,18 @@ Test(publish, a_lane_that_waits_for_its_turn_sends_all_that_gathered_as_one_grou
     cr_assert_eq(g.p.in_flight, 2);
     acknowledge(&g, 0);
     publish_step(&g.p);
-    cr_assert(g.topic->lanes[2].group_size == 2 && g.rows[2].is_sent && g.rows[2 + GATE_LANES].is_sent);
-    cr_assert(g.p.groups == 2 && g.p.listed == 2 && !g.rows[3].is_sent && !g.rows[GATE_LANES].is_sent,
+    cr_assert(g.p.groups == 1 && g.p.listed == 3, "where many wait, turns are not given out one by one");
+    acknowledge(&g, 1);
+    publish_step(&g.p);
+    for (size_t i = 2; i < GATE_LANES; i++)
+        cr_assert(g.topic->lanes[i].group_size == 2 && g.rows[i].is_sent && g.rows[i + GATE_LANES].is_sent);
+    cr_assert(g.p.groups == 2 && g.p.listed == 2 && !g.rows[GATE_LANES].is_sent && !g.rows[GATE_LANES + 1].is_sent,
               "first come, first served");
+    for (size_t i = 2; i < GATE_ROWS; i++)
+        if (g.rows[i].is_sent)
+            acknowledge(&g, i);
+    publish_step(&g.p);
+    cr_assert(g.p.groups == 2 && g.p.listed == 0, "what is left does not wait for more");
     gate_close(&g);
 }
 
