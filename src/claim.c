@@ -31,9 +31,8 @@ void claim_init(struct claim *c, const struct claim_options *options, struct led
                         .publisher = publisher,
                         .pg = pg,
                         .row_bytes = 512,
-                        .poll_wait_us = options->poll_busy_ms * 1000,
                         .parked_first = true};
-    pace_init(&c->pace, options->poll_linger_ms);
+    pace_init(&c->pace, options->poll_busy_ms, options->poll_idle_ms, options->poll_linger_ms);
     ledger->ask_next_due = true;
 }
 
@@ -397,10 +396,7 @@ static void on_poll(void *context, struct pg_result *r) {
             window_open(cursor, upto);
             window_skip(cursor);
         }
-        c->poll_after_us = now + c->poll_wait_us;
-        c->poll_wait_us *= 2;
-        if (c->poll_wait_us > c->options.poll_idle_ms * 1000)
-            c->poll_wait_us = c->options.poll_idle_ms * 1000;
+        c->poll_after_us = pace_silent_us(&c->pace, now);
         return;
     }
     if (!is_open)
@@ -410,7 +406,7 @@ static void on_poll(void *context, struct pg_result *r) {
     free(c->late);
     c->late = pg_is_null(r, 0, 4) ? NULL : strdup(pg_text(r, 0, 4));
     c->bounded = true;
-    c->poll_wait_us = c->options.poll_busy_ms * 1000;
+    pace_heard(&c->pace, now);
     c->poll_after_us = now;
 }
 

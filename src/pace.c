@@ -1,14 +1,28 @@
-/* pace.c: the pause between two looks, from the rate of rows. */
+/* pace.c: the pause between two looks, from the rate of rows and from how long there were none. */
 #include "denpyo/pace.h"
 
 #define CALM_RATE 2000.0  /* rows a second up to which there is no pause */
 #define FULL_RATE 10000.0 /* from here on the pause is as long as wanted */
 #define WANTED_ROWS 500.0 /* of a batch: more make it hardly cheaper for each */
 #define MEMORY_US 50000.0 /* how far back the rate looks */
+#define SILENCE_SHARE 8   /* of the silence is the pause that follows */
 #define US_A_SECOND 1000000.0
 
-void pace_init(struct pace *p, int64_t linger_ms) {
-    *p = (struct pace){.linger_us = linger_ms * 1000};
+void pace_init(struct pace *p, int64_t busy_ms, int64_t idle_ms, int64_t linger_ms) {
+    *p = (struct pace){.busy_us = busy_ms * 1000, .idle_us = idle_ms * 1000, .linger_us = linger_ms * 1000};
+}
+
+void pace_heard(struct pace *p, int64_t now_us) {
+    p->heard_us = now_us;
+}
+
+int64_t pace_silent_us(struct pace *p, int64_t now_us) {
+    if (p->heard_us == 0)
+        p->heard_us = now_us;
+    int64_t pause_us = (now_us - p->heard_us) / SILENCE_SHARE;
+    if (pause_us < p->busy_us)
+        pause_us = p->busy_us;
+    return now_us + (pause_us < p->idle_us ? pause_us : p->idle_us);
 }
 
 void pace_claimed(struct pace *p, int64_t rows) {

@@ -42,7 +42,7 @@ struct claim {
     int64_t row_bytes; /* recent average */
     struct pace pace;
     int64_t looked_us; /* when the newest look began */
-    int64_t poll_after_us, poll_wait_us;
+    int64_t poll_after_us;
     int64_t trickle_us;        /* while partitions are held and nothing is acknowledged: no page before this time */
     int64_t ask_after_us;      /* when the next due parked row is asked for, whatever happened */
     int seen_cleared;          /* of publisher.topics_cleared */

@@ -1,4 +1,5 @@
-/* test_pace.c: a steady rate finds its pause; calm rates, bursts and backlogs have none. */
+/* test_pace.c: a steady rate finds its pause; calm rates, bursts and backlogs have none; silence is looked at ever
+ * less. */
 #include <criterion/criterion.h>
 
 #include "denpyo/pace.h"
@@ -32,7 +33,7 @@ Test(pace, calm_rates_are_looked_at_at_once) {
     for (size_t i = 0; i < sizeof rates / sizeof *rates; i++) {
         struct pace p;
         int64_t now_us = 1;
-        pace_init(&p, 25);
+        pace_init(&p, 1, 100, 25);
         cr_expect_eq(pause_at(&p, &now_us, rates[i], 2000), 0, "%lld a second", (long long)rates[i]);
     }
 }
@@ -40,7 +41,7 @@ Test(pace, calm_rates_are_looked_at_at_once) {
 Test(pace, the_pause_grows_with_the_rate_up_to_its_bound_and_shrinks_where_rows_are_enough) {
     struct pace p;
     int64_t now_us = 1;
-    pace_init(&p, 25);
+    pace_init(&p, 1, 100, 25);
     int64_t at_5000 = pause_at(&p, &now_us, 5000, 1000);
     cr_expect(at_5000 > 8000 && at_5000 < 11000, "%lld us", (long long)at_5000);
     cr_expect_eq(pause_at(&p, &now_us, 15000, 1000), 25000);
@@ -52,9 +53,9 @@ Test(pace, the_pause_grows_with_the_rate_up_to_its_bound_and_shrinks_where_rows_
 Test(pace, none_when_it_is_switched_off_or_while_a_backlog_is_there) {
     struct pace p;
     int64_t now_us = 1;
-    pace_init(&p, 0);
+    pace_init(&p, 1, 100, 0);
     cr_expect_eq(pause_at(&p, &now_us, 10000, 1000), 0);
-    pace_init(&p, 25);
+    pace_init(&p, 1, 100, 25);
     pause_at(&p, &now_us, 10000, 1000);
     pace_claimed(&p, PAGE);
     cr_expect_eq(pace_next_us(&p, now_us + 10000, PAGE), now_us + 10000, "more than a page: more is there");
@@ -63,9 +64,55 @@ Test(pace, none_when_it_is_switched_off_or_while_a_backlog_is_there) {
 Test(pace, a_message_after_silence_is_looked_at_at_once) {
     struct pace p;
     int64_t now_us = 1;
-    pace_init(&p, 25);
+    pace_init(&p, 1, 100, 25);
     cr_assert_gt(pause_at(&p, &now_us, 10000, 1000), 0);
     now_us += SECOND_US;
     pace_claimed(&p, 1);
     cr_expect_eq(pace_next_us(&p, now_us, PAGE), now_us);
+}
+
+/* A row every interval_us, looks as they are due. The longest that a row waited for its look, after the first. */
+static int64_t longest_wait_us(int64_t interval_us) {
+    struct pace p;
+    pace_init(&p, 1, 100, 25);
+    int64_t longest_us = 0, look_us = 1, row_us = 1;
+    for (int rows = 0; rows < 100;) {
+        if (look_us < row_us) {
+            look_us = pace_silent_us(&p, look_us);
+            continue;
+        }
+        if (rows++ > 0 && look_us - row_us > longest_us)
+            longest_us = look_us - row_us;
+        pace_heard(&p, look_us);
+        row_us += interval_us;
+    }
+    return longest_us;
+}
+
+Test(pace, rows_that_come_steadily_wait_for_a_small_share_of_the_time_between_them) {
+    static const int64_t intervals_us[] = {2000, 10000, 50000, 200000, 700000};
+    for (size_t i = 0; i < sizeof intervals_us / sizeof *intervals_us; i++) {
+        int64_t bound_us = intervals_us[i] / 6 > 1000 ? intervals_us[i] / 6 : 1000;
+        int64_t waited_us = longest_wait_us(intervals_us[i]);
+        cr_expect(waited_us <= bound_us, "every %lld us: %lld", (long long)intervals_us[i], (long long)waited_us);
+    }
+}
+
+Test(pace, a_long_silence_is_looked_at_once_an_idle_interval) {
+    struct pace p;
+    pace_init(&p, 1, 100, 25);
+    int64_t now_us = 1, looks = 0;
+    for (; now_us < SECOND_US; looks++)
+        now_us = pace_silent_us(&p, now_us);
+    cr_expect(looks < 60, "%lld looks in the first second", (long long)looks);
+    cr_expect_eq(pace_silent_us(&p, now_us) - now_us, 100000);
+    pace_heard(&p, now_us);
+    cr_expect_eq(pace_silent_us(&p, now_us) - now_us, 1000, "the busy interval again");
+}
+
+Test(pace, an_idle_interval_of_no_more_than_the_busy_one_is_kept) {
+    struct pace p;
+    pace_init(&p, 50, 50, 25);
+    cr_expect_eq(pace_silent_us(&p, 1), 50001);
+    cr_expect_eq(pace_silent_us(&p, 10 * SECOND_US), 10 * SECOND_US + 50000);
 }
