@@ -26,6 +26,7 @@ def writers_alone(stage, interval_ns, rows):
 def latency(stage):
     rates = [stage.options.rate] if stage.options.rate else [1000] if stage.options.quick else RATES
     out = []
+    stage.warm_up()
     for rate in rates:
         interval_ns, seconds = 1_000_000_000 // rate, stage.options.seconds
         found = []

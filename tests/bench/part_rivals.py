@@ -130,12 +130,12 @@ def of_one(stage, name, rival, home, rows):
     for number in range(stage.options.rounds):
         found["denpyo"].append(drain_denpyo(stage, rows))
         found["drain"].append(drain_rival(stage, rival, home, rows))
-        say(f"  {name}, round {number + 1}: {found['drain'][-1]['rate']:,.0f} messages/s, denpyo {found['denpyo'][-1]['rate']:,.0f}")
-    found["fsync_ms"].append(fsync_ms(stage.folder))
-    found["denpyo_latency"].append(stage.latency(1_000_000_000 // rival.rate, rival.rate * stage.options.seconds, 2 * rival.rate, postgres=stage.logical))
-    found["latency"].append(latency_rival(stage, rival, home))
-    late, ours = found["latency"][-1]["commit_to_consumer_ms"], found["denpyo_latency"][-1]["commit_to_consumer_ms"]
-    say(f"  {name}: p50 {late['p50']:.1f} p99 {late['p99']:.1f} ms, denpyo {ours['p50']:.1f} and {ours['p99']:.1f}")
+        found["fsync_ms"].append(fsync_ms(stage.folder))
+        found["denpyo_latency"].append(stage.latency(1_000_000_000 // rival.rate, rival.rate * stage.options.seconds, 2 * rival.rate, postgres=stage.logical))
+        found["latency"].append(latency_rival(stage, rival, home))
+        late, ours = found["latency"][-1]["commit_to_consumer_ms"], found["denpyo_latency"][-1]["commit_to_consumer_ms"]
+        say(f"  {name}, round {number + 1}: {found['drain'][-1]['rate']:,.0f} messages/s, denpyo {found['denpyo'][-1]['rate']:,.0f}; "
+            f"p50 {late['p50']:.1f} p99 {late['p99']:.1f} ms, denpyo {ours['p50']:.1f} and {ours['p99']:.1f}")
     return found
 
 

@@ -14,6 +14,7 @@ from servers import LOGICAL, ROOT, Kafka, Postgres
 
 HERE = pathlib.Path(__file__).resolve().parent
 KEYS, ROWS_PER_TRANSACTION, TOPIC = 100_000, 100, "orders"
+MOST_WARM_UPS = 6
 INSERT = "insert into outbox.message (topic, key, payload) values ($1, $2, $3) returning id"
 
 
@@ -132,13 +133,18 @@ class Stage:
         return [tuple(int(word) for word in line.split()) for line in done.stdout.splitlines()]
 
     def warm_up(self):
-        """A broker that just started is slow: one pipe that nobody counts."""
+        """A broker that just started is slow: pipes that nobody counts, until a message costs it no less than in the one before."""
         if self.warmed:
             return
         rows = self.scaled(1_000_000 if not self.options.quick else 200_000)
         self.seed("seeded", rows)
         self.postgres.copy("seeded", "warm_up")
-        self.pipe("warm_up", rows)
+        before = None
+        for _ in range(MOST_WARM_UPS):
+            cost = self.pipe("warm_up", rows)["kafka_cpu_us"]
+            if before is not None and cost > 0.9 * before:
+                break
+            before = cost
         self.postgres.drop("warm_up")
         self.warmed = True
 
