@@ -314,15 +314,18 @@ static void confirm(struct publisher *p, struct row *row) {
     p->dispatched++;
 }
 
-void publish_confirm(struct publisher *p, struct batch *first) {
-    for (struct batch *b = first; b != NULL && p->acknowledged > 0; b = b->next)
+void publish_committed(struct publisher *p) {
+    p->is_open = p->has_failed = false;
+}
+
+void publish_confirm(struct publisher *p, struct batch *first, int64_t upto_id) {
+    for (struct batch *b = first; b != NULL && b->id <= upto_id && p->acknowledged > 0; b = b->next)
         for (size_t i = 0; i < b->count; i++)
             if (b->rows[i].is_acknowledged) {
                 b->rows[i].is_acknowledged = false;
                 p->acknowledged--;
                 confirm(p, &b->rows[i]);
             }
-    p->is_open = p->has_failed = false;
 }
 
 void publish_take_back(struct publisher *p, struct batch *first) {

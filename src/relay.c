@@ -330,7 +330,8 @@ static int64_t wake_us(const struct relay *r, int64_t now) {
     bool renews = r->state != RELAY_START && r->state != RELAY_RELEASE;
     const int64_t wakes[] = {
         renews ? lease_wake_us(&r->lease) : INT64_MAX, publishes ? publish_wake_us(&r->publisher) : INT64_MAX,
-        claims ? claim_wake_us(&r->claim) : INT64_MAX, r->reconnect_us > now ? r->reconnect_us : INT64_MAX};
+        claims ? claim_wake_us(&r->claim) : INT64_MAX, publishes ? txn_wake_us(&r->txn) : INT64_MAX,
+        r->reconnect_us > now ? r->reconnect_us : INT64_MAX};
     int64_t wake = now + (r->state == RELAY_DRAIN || r->state == RELAY_RELEASE ? 20000 : 200000);
     for (size_t i = 0; i < sizeof wakes / sizeof *wakes; i++)
         wake = wakes[i] < wake ? wakes[i] : wake;

@@ -15,6 +15,7 @@
 #define STILL_US 2000000
 #define LARGE_ROWS 1000 /* a batch of so many says that more is waiting */
 #define GROW_US 3000
+#define STEP_ROWS 10000 /* go into the lanes at a time: the first are to be on their way while the others follow */
 
 void txn_init(struct txn *t, struct ledger *ledger, struct publisher *publisher, struct worker *worker,
               const struct kafka_options *options, int64_t most_rows) {
@@ -86,10 +87,20 @@ static void break_with(struct txn *t, const struct fault *f) {
     t->fault = *f;
 }
 
+/* Closes the rows of a committed transaction. That takes a while for many, so the next one is on its way before. */
+static void confirm(struct txn *t) {
+    if (t->confirm_id > 0)
+        publish_confirm(t->publisher, t->ledger->open.first, t->confirm_id);
+    t->confirm_id = 0;
+}
+
 static void on_success(struct txn *t) {
     if (t->state == TXN_COMMIT) {
         failpoint_pass(FAILPOINT_TXN_COMMITTED);
-        publish_confirm(t->publisher, t->ledger->open.first);
+        publish_committed(t->publisher);
+        t->confirm_id = t->routed_id;
+        if (t->publisher->holds.count > 0) /* what they held goes into the next transaction */
+            confirm(t);
     } else if (t->state == TXN_ABORT) {
         failpoint_pass(FAILPOINT_TXN_ABORTED);
         publish_take_back(t->publisher, t->ledger->open.first);
@@ -148,14 +159,15 @@ void txn_start(struct txn *t) {
 void txn_forget(struct txn *t) {
     t->is_forgotten = t->is_calling;
     t->state = TXN_OFF;
-    t->routed_id = 0;
+    t->routed_id = t->confirm_id = 0;
+    t->goes_on = false;
 }
 
 /* ---- steps ---- */
 
-static bool has_open_rows(const struct ledger *ledger) {
-    for (const struct batch *b = ledger->open.first; b != NULL; b = b->next)
-        if (b->open > 0)
+static bool has_open_rows(const struct txn *t) {
+    for (const struct batch *b = t->ledger->open.first; b != NULL; b = b->next)
+        if (b->open > 0 && b->id > t->confirm_id)
             return true;
     return false;
 }
@@ -172,15 +184,22 @@ static bool is_complete(const struct txn *t) {
  * large batches come, since its commit takes as long for many rows as for one; and for a moment whatever comes, but not
  * for ever: somebody waits. */
 static void route(struct txn *t, int64_t at_least_id, int64_t now_us) {
+    size_t rows = 0;
+    t->goes_on = false;
     for (struct batch *b = t->ledger->open.first; b != NULL; b = b->next) {
         if (b->id <= t->routed_id)
             continue;
         bool is_wanted = b->count >= LARGE_ROWS || now_us < t->begun_us + GROW_US;
         if (t->rows > 0 && b->id > at_least_id && (b->is_retry || !is_wanted || t->rows + b->count > t->most_rows))
             return;
+        if (rows >= STEP_ROWS && b->id > at_least_id) {
+            t->goes_on = true;
+            return;
+        }
         publish_route(t->publisher, b);
         t->routed_id = b->id;
         t->rows += b->count;
+        rows += b->count;
     }
 }
 
@@ -190,7 +209,7 @@ static void route_first(struct txn *t, int64_t now_us) {
     int64_t parked_id = 0;
     t->rows = 0;
     for (const struct batch *b = t->ledger->open.first; b != NULL; b = b->next) {
-        if (b->id <= t->routed_id)
+        if (b->id <= t->routed_id && b->id > t->confirm_id)
             t->rows += b->open;
         if (b->is_retry)
             parked_id = b->id;
@@ -242,12 +261,15 @@ static void watch(struct txn *t, int64_t now_us) {
 }
 
 void txn_step(struct txn *t, bool can_begin, int64_t now_us) {
+    bool begins = t->state == TXN_READY && can_begin && has_open_rows(t);
+    if (!begins)
+        confirm(t);
     switch (t->state) {
     case TXN_OFF:
     case TXN_BROKEN:
         return;
     case TXN_READY:
-        if (can_begin && has_open_rows(t->ledger))
+        if (begins)
             begin(t, now_us);
         return;
     case TXN_OPEN:
@@ -265,4 +287,9 @@ void txn_step(struct txn *t, bool can_begin, int64_t now_us) {
             call_again(t);
         return;
     }
+}
+
+int64_t txn_wake_us(const struct txn *t) {
+    bool is_due = t->confirm_id > 0 || (t->state == TXN_OPEN && t->goes_on);
+    return is_due ? 0 : INT64_MAX;
 }

@@ -96,8 +96,10 @@ void publish_route(struct publisher *p, struct batch *batch);
  * up. */
 void publish_claimed(struct publisher *p, struct batch *batch);
 
-/* The transaction is committed: what was acknowledged in it is dispatched. first: the oldest batch. */
-void publish_confirm(struct publisher *p, struct batch *first);
+/* The transaction is committed: the next may begin. */
+void publish_committed(struct publisher *p);
+/* What was acknowledged in it is dispatched: rows of the batches up to upto_id. first: the oldest batch. */
+void publish_confirm(struct publisher *p, struct batch *first, int64_t upto_id);
 /* It was aborted: what was sent in it goes back to its lane, in its order. */
 void publish_take_back(struct publisher *p, struct batch *first);
 

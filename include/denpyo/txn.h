@@ -18,7 +18,7 @@ enum txn_state { TXN_OFF, TXN_INIT, TXN_READY, TXN_OPEN, TXN_COMMIT, TXN_ABORT, 
  * The transactions of a term. Invariants:
  *  1. Rows are routed and sent only while one is OPEN: those of the batches up to routed_id.
  *  2. A row that was acknowledged stays OPEN until the commit is confirmed: nothing is settled that may still be
- * aborted.
+ * aborted. The next transaction may begin before its rows are closed; nothing of that one has come back by then.
  *  3. After an abort every row that was sent in it is back in its lane, in its order.
  *  4. Fence first, read second: a term looks up what arrived only after INIT is done.
  *  5. A transaction that sent anything carries a mark of what it and the unsettled ones before it sent, so that a
@@ -31,11 +31,13 @@ struct txn {
     enum txn_state state;
     const struct kafka_options *options; /* borrowed; the group of the marks is named like the transactional id */
     struct kafka_txn call;
-    struct mark mark;  /* of the transaction that is being committed */
-    size_t mark_most;  /* how long its text may be */
-    int64_t routed_id; /* batches up to this one are in the lanes */
-    size_t most_rows;  /* of one transaction: its commit takes as long for many rows as for one */
-    size_t rows;       /* of the batches that came into them since it began */
+    struct mark mark;   /* of the transaction that is being committed */
+    size_t mark_most;   /* how long its text may be */
+    int64_t routed_id;  /* batches up to this one are in the lanes */
+    size_t most_rows;   /* of one transaction: its commit takes as long for many rows as for one */
+    size_t rows;        /* of the batches that came into them since it began */
+    bool goes_on;       /* more of them are to come into the lanes at the next step */
+    int64_t confirm_id; /* rows of the batches up to this one are committed and to be confirmed; 0 = none */
     int64_t begun_us;
     int64_t called_for_us, watched_us; /* how long the call is there, up to when it was looked at last */
     bool is_calling;                   /* the call is on the worker */
@@ -52,6 +54,9 @@ void txn_start(struct txn *t);
 
 /* Begins, commits or aborts what is due. can_begin: no claim of parked rows is under way. Never blocks. */
 void txn_step(struct txn *t, bool can_begin, int64_t now_us);
+
+/* When txn_step wants to be called although nothing happened. */
+int64_t txn_wake_us(const struct txn *t);
 
 /* The producer is given up: its transaction ends by the next INIT. */
 void txn_forget(struct txn *t);
