@@ -24,11 +24,17 @@ void ledger_clear(struct ledger *ledger) {
     ledger->is_fenced = false;
 }
 
+static void begin(const struct ledger *ledger, struct pg *pg) {
+    statements_send(ledger->statements, pg, STATEMENT_BEGIN, NULL, NULL, NULL);
+    if (pg_plans_are_old(pg))
+        statements_send(ledger->statements, pg, STATEMENT_FORGET_PLANS, NULL, NULL, NULL);
+}
+
 void ledger_look(const struct ledger *ledger, struct pg *pg, enum statement which, const struct pg_call *call,
                  pg_done_fn done, void *context) {
     struct pg_call settings = {0};
     pg_add_int(&settings, LOOK_FACTOR * ledger->timeout_ms);
-    statements_send(ledger->statements, pg, STATEMENT_BEGIN, NULL, NULL, NULL);
+    begin(ledger, pg);
     statements_send(ledger->statements, pg, STATEMENT_SETTINGS, &settings, NULL, NULL);
     statements_send(ledger->statements, pg, which, call, done, context);
     statements_send(ledger->statements, pg, STATEMENT_COMMIT, NULL, NULL, NULL);
@@ -55,6 +61,6 @@ void ledger_begin(const struct ledger *ledger, struct pg *pg, bool is_durable) {
     pg_add_text(&call, ledger->lease->holder);
     pg_add_text(&call, is_durable ? "on" : "off");
     pg_add_text(&call, timeout);
-    statements_send(ledger->statements, pg, STATEMENT_BEGIN, NULL, NULL, NULL);
+    begin(ledger, pg);
     statements_send(ledger->statements, pg, STATEMENT_FENCE, &call, NULL, NULL);
 }

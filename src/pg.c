@@ -9,6 +9,9 @@
 
 #include "denpyo/failpoint.h"
 
+#define PLANS_FIRST_US 1000000 /* after so long they are old for the first time, then after twice that, … */
+#define PLANS_MOST_US 60000000
+
 /* What an answer is expected for, in the order sent. */
 enum request_kind { REQUEST_QUERY, REQUEST_PREPARE, REQUEST_SYNC };
 struct request {
@@ -40,7 +43,8 @@ struct pg {
     bool prepared[PG_STATEMENTS];
     struct request *requests; /* ring */
     size_t first, count, capacity;
-    unsigned generation; /* rises with every close: a call-back may close the connection it is called from */
+    int64_t ready_us, planned_us; /* when it was READY first, and when plans were called old last */
+    unsigned generation;          /* rises with every close: a call-back may close the connection it is called from */
 };
 
 struct pg_result {
@@ -110,6 +114,7 @@ static void adopt(struct pg *pg, PGconn *connection) {
     } else {
         PQsetNoticeProcessor(connection, ignore_notice, NULL);
         pg->state = PG_READY;
+        pg->ready_us = pg->planned_us = loop_now_us();
         loop_watch(pg->loop, &pg->io, PQsocket(connection), EPOLLIN, read_ready, pg);
     }
 }
@@ -185,6 +190,16 @@ enum pg_state pg_state(const struct pg *pg) {
 
 const struct fault *pg_fault(const struct pg *pg) {
     return &pg->fault;
+}
+
+bool pg_plans_are_old(struct pg *pg) {
+    int64_t now = loop_now_us(), age_us = pg->planned_us - pg->ready_us;
+    if (age_us < PLANS_FIRST_US)
+        age_us = PLANS_FIRST_US;
+    if (!pg->prepare || now < pg->planned_us + (age_us < PLANS_MOST_US ? age_us : PLANS_MOST_US))
+        return false;
+    pg->planned_us = now;
+    return true;
 }
 
 size_t pg_pending(const struct pg *pg) {

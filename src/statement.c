@@ -13,6 +13,7 @@ static const char *const names[STATEMENT_COUNT] = {
     [STATEMENT_ROLLBACK] = "rollback",
     [STATEMENT_FENCE] = "fence",
     [STATEMENT_SETTINGS] = "settings",
+    [STATEMENT_FORGET_PLANS] = "forget_plans",
     [STATEMENT_WINDOW_FIRST] = "window_first",
     [STATEMENT_WINDOW_POLL] = "window_poll",
     [STATEMENT_CLAIM_PAGE] = "claim_page",

@@ -70,6 +70,9 @@ const struct fault *pg_fault(const struct pg *pg);
 /* Row-level security would have hidden rows from a transaction with row_security = off; FAULT_FATAL. */
 #define PG_ROWS_HIDDEN "ROWS_HIDDEN"
 #define PG_TIMED_OUT "57014" /* query_canceled, mostly by statement_timeout */
+/* Whether the server should plan prepared statements anew; the caller has it done when told so. Often while the
+ * connection is young, and so the tables may be, then once a minute. Not where nothing is prepared. */
+bool pg_plans_are_old(struct pg *pg);
 /* Number of calls that are not answered yet. */
 size_t pg_pending(const struct pg *pg);
 /* The user it connected as; "" while it is closed. */

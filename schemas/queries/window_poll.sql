@@ -9,12 +9,13 @@ with bounds as materialized (
 select b.upto::text, b.in_recovery, fresh.low, fresh.high, late.xids::text
 from bounds b
 cross join lateral (
-    -- "offset 0" keeps the planner from turning min(id) into a walk of the primary key past everything that is settled.
+    -- "offset 0" keeps the planner from turning min(id) into a walk of the primary key past everything that is settled, "+ 0" from
+    -- reading all of it above the floor: a plan that was made while the table was empty does not know better, and is kept.
     select min(x.id) as low, max(x.id) as high
     from (select m.id from :"schema".message m
           where m.xid >= pg_snapshot_xmax($1::pg_snapshot) and m.xid < pg_snapshot_xmax(b.upto)
             and b.upto::text <> ($1::pg_snapshot)::text
-            and m.id > $3::bigint
+            and m.id + 0 > $3::bigint
           offset 0) x
 ) fresh
 cross join lateral (

@@ -137,12 +137,17 @@ TYPES = {
     "load_open": "text, bigint, bigint",
     "load_holds": "text, bigint, boolean",
     "load_tails": "text, bigint, text[]",
+    "claim_parked_next": "text",
     "fence": "text, bigint, uuid, text, text",
+    "settings": "bigint",
 }
 
 
+LOOKS = ("window_poll", "window_first", "claim_parked_next", "load_cursor", "load_open", "load_holds", "load_tails")
+
+
 class Claimant:
-    """Runs the relay's own statements as it does: prepared, in a transaction that the fence has set up."""
+    """Runs the relay's own statements as it does: prepared, in a transaction that the fence or the settings of a look have set up."""
 
     def __init__(self, connection, plans):
         self.connection = connection
@@ -154,7 +159,9 @@ class Claimant:
     def run(self, name, *values, prefix=""):
         words = ", ".join("null" if value is None else f"'{value}'" for value in values)
         with self.connection.transaction():
-            if name.startswith(("claim", "load")):
+            if name in LOOKS:
+                self.connection.execute("execute settings (10000)")
+            else:
                 self.connection.execute(f"execute fence ('default', '1', '{HOLDER}', 'on', '10000')")
             return self.connection.execute(f"{prefix} execute {name} ({words})").fetchall()
 
@@ -166,6 +173,42 @@ class Claimant:
         assert "JIT" not in answer, f"{name} is compiled"
         plan = answer["Plan"]
         return plan["Shared Hit Blocks"] + plan["Shared Read Blocks"]
+
+
+def test_statements_that_were_planned_while_the_table_was_empty_cost_what_is_new(postgres, run_denpyo):
+    """A relay that starts with the outbox: looks are right from the first, the rest once the plans are forgotten."""
+    database = postgres.create_database()
+    assert run_denpyo("init", "--postgres", database).returncode == 0
+    with database.connect() as connection:
+        connection.execute("alter table outbox.message set (autovacuum_enabled = off)")
+        connection.execute("insert into outbox.relay (name, epoch, holder) values ('default', 1, %s)", (HOLDER,))
+        connection.execute("vacuum analyze")
+        now = lambda: connection.execute("select pg_current_snapshot()::text").fetchone()[0]
+        claimant = Claimant(connection, "force_generic_plan")
+        looks = lambda before, after: {"window_poll": (before, after, 0), "window_first": (None,), "claim_parked_next": ("default",)}
+        pages = lambda before, after, fresh: {
+            "claim_page": (before, after, fresh - 1, fresh, PAGE, 10**6), "claim_mixed": (before, after, fresh - 1, fresh, PAGE, 10**6, "{3}", 0),
+            "load_page": (before, after, fresh - 1, fresh, 1, 10**6)}
+        for name, values in {**looks(now(), now()), **pages(now(), now(), 1)}.items():
+            claimant.run(name, *values)
+        insert = "insert into outbox.message (topic, payload) select 'orders', repeat(md5(i::text), 9) from generate_series(1, %s) i returning id"
+        connection.execute(insert, (SETTLED,))
+        before = now()
+        ((fresh,),) = connection.execute(insert, (1,)).fetchall()
+        after = now()
+        assert claimant.run("window_poll", before, after, 0)[0][2:4] == (fresh, fresh)
+        costs = {name: claimant.buffers(name, *values) for name, values in looks(before, after).items()}
+        connection.execute((ROOT / "schemas" / "queries" / "forget_plans.sql").read_text())
+        costs |= {name: claimant.buffers(name, *values) for name, values in pages(before, after, fresh).items()}
+    database.drop()
+    assert {name: cost for name, cost in costs.items() if cost > 40} == {}
+
+
+def test_a_relay_forgets_its_plans_now_and_then(schema_ready, postgres, relay):
+    with schema_ready.connect() as connection:
+        connection.execute(f"alter database {schema_ready.name} set log_statement = 'all'")
+    relay(schema_ready)
+    wait_until(lambda: postgres.log_text().count("discard plans") >= 3, 60, "plans forgotten again and again")
 
 
 @pytest.mark.parametrize("plans", ["force_custom_plan", "force_generic_plan"])
