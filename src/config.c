@@ -42,7 +42,7 @@ const struct config_option config_options[] = {
            "most payload claimed and not yet acknowledged"),
     NUMBER("poll.busy_ms", poll_busy_ms, 0, 60000, "1", "ms",
            "wait between two looks at the outbox while there is work"),
-    NUMBER("poll.linger_ms", poll_linger_ms, 0, 10000, "25", "ms",
+    NUMBER("poll.linger_ms", poll_linger_ms, 0, 10000, "100", "ms",
            "longest pause for rows to gather, when thousands come a second"),
     NUMBER("poll.idle_ms", poll_idle_ms, 1, HOUR_MS, "100", "ms",
            "longest wait between two looks at the outbox when there is none"),

@@ -2,8 +2,8 @@
 #include "denpyo/pace.h"
 
 #define CALM_RATE 2000.0  /* rows a second up to which there is no pause */
-#define FULL_RATE 10000.0 /* from here on the pause is as long as wanted */
-#define WANTED_ROWS 500.0 /* of a batch: more make it hardly cheaper for each */
+#define FULL_RATE 15000.0 /* from here on it is as long as wanted; it grows with the square in between */
+#define WANTED_ROWS 2000.0 /* of a batch: more make it hardly cheaper for each */
 #define MEMORY_US 50000.0 /* how far back the rate looks */
 #define SILENCE_SHARE 8   /* of the silence is the pause that follows */
 #define US_A_SECOND 1000000.0
@@ -46,7 +46,7 @@ int64_t pace_next_us(struct pace *p, int64_t looked_us, int64_t page_rows) {
     if (rows >= page_rows || p->rows_a_second <= CALM_RATE)
         return looked_us;
     double share = (p->rows_a_second - CALM_RATE) / (FULL_RATE - CALM_RATE);
-    double most_us = (double)p->linger_us * (share < 1 ? share : 1);
+    double most_us = (double)p->linger_us * (share < 1 ? share * share : 1);
     double wanted_us = WANTED_ROWS / p->rows_a_second * US_A_SECOND;
     return looked_us + (int64_t)(wanted_us < most_us ? wanted_us : most_us);
 }

@@ -41,12 +41,14 @@ Test(pace, calm_rates_are_looked_at_at_once) {
 Test(pace, the_pause_grows_with_the_rate_up_to_its_bound_and_shrinks_where_rows_are_enough) {
     struct pace p;
     int64_t now_us = 1;
-    pace_init(&p, 1, 100, 25);
+    pace_init(&p, 1, 100, 100);
     int64_t at_5000 = pause_at(&p, &now_us, 5000, 1000);
-    cr_expect(at_5000 > 8000 && at_5000 < 11000, "%lld us", (long long)at_5000);
-    cr_expect_eq(pause_at(&p, &now_us, 15000, 1000), 25000);
+    cr_expect(at_5000 > 4000 && at_5000 < 7000, "%lld us", (long long)at_5000);
+    int64_t at_10000 = pause_at(&p, &now_us, 10000, 1000);
+    cr_expect(at_10000 > 30000 && at_10000 < 45000, "%lld us", (long long)at_10000);
+    cr_expect_eq(pause_at(&p, &now_us, 18000, 1000), 100000);
     int64_t at_100000 = pause_at(&p, &now_us, 100000, 1000);
-    cr_expect(at_100000 > 4000 && at_100000 < 6000, "500 rows: %lld us", (long long)at_100000);
+    cr_expect(at_100000 > 18000 && at_100000 < 22000, "2,000 rows: %lld us", (long long)at_100000);
     cr_expect_eq(pause_at(&p, &now_us, 1000, 1000), 0, "calm again");
 }
 
