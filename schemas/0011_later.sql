@@ -6,6 +6,18 @@
 -- Behind a lock that is waited for, inserts queue, so it gives up soon: then run "denpyo init" again when no long transaction writes.
 select set_config('lock_timeout', '2s', true);
 create index if not exists message_later on :"schema".message (xid, id) where available_at is not null;
+-- One that was made beforehand and did not come to its end is there, but serves nobody.
+select set_config('denpyo.schema', :'schema', false);
+do $$
+begin
+    if exists (select from pg_index i where i.indexrelid = format('%I.message_later', current_setting('denpyo.schema'))::regclass
+                                        and not (i.indisvalid and i.indisready)) then
+        raise exception 'index %.message_later is not valid, making it beforehand did not come to its end: drop index %.message_later, then run "denpyo init" again',
+            quote_ident(current_setting('denpyo.schema')), quote_ident(current_setting('denpyo.schema'));
+    end if;
+end
+$$;
+reset denpyo.schema;
 
 -- Rows that no batch has claimed and that are for later. As in unclaimed, the last condition of each part (the CASE) says so exactly, and
 -- what stands before it are three ranges that share no row: of transactions that ran when the window began or ended, of those that came

@@ -1,11 +1,11 @@
 /* pace.c: the pause between two looks, from the rate of rows and from how long there were none. */
 #include "denpyo/pace.h"
 
-#define CALM_RATE 2000.0  /* rows a second up to which there is no pause */
-#define FULL_RATE 15000.0 /* from here on it is as long as wanted; it grows with the square in between */
+#define CALM_RATE 2000.0   /* rows a second up to which there is no pause */
+#define FULL_RATE 15000.0  /* from here on it is as long as wanted; it grows with the square in between */
 #define WANTED_ROWS 2000.0 /* of a batch: more make it hardly cheaper for each */
-#define MEMORY_US 50000.0 /* how far back the rate looks */
-#define SILENCE_SHARE 8   /* of the silence is the pause that follows */
+#define MEMORY_US 50000.0  /* how far back the rate looks */
+#define SILENCE_SHARE 8    /* of the silence is the pause that follows */
 #define US_A_SECOND 1000000.0
 
 void pace_init(struct pace *p, int64_t busy_ms, int64_t idle_ms, int64_t linger_ms) {

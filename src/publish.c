@@ -14,6 +14,7 @@
  * would only be small ones, while the rows of a lane that waits for its turn become one large one. */
 #define GROUPS_AT_ONCE 64
 #define GROUPS_TOGETHER 32     /* turns given out at a time: each time librdkafka's thread walks all partitions */
+#define GATHER_US 5000         /* a turn that is free waits at most so long for others: what keeps them may be slow */
 #define STALLED_US 20000       /* none of them was answered for so long: they are not to keep the others waiting */
 #define ROW_OVERHEAD_BYTES 100 /* record framing, the id header: a generous share of a group's limit */
 
@@ -61,7 +62,7 @@ struct kafka *publish_detach(struct publisher *p) {
     p->broken = NULL;
     p->must_look_up = false;
     p->in_flight = p->acknowledged = p->groups = p->listed = 0;
-    p->full_since_us = 0;
+    p->full_since_us = p->gather_since_us = 0;
     p->is_open = p->has_failed = false;
     return kafka;
 }
@@ -277,6 +278,12 @@ static bool has_turn(struct publisher *p) {
     if (p->groups + next <= p->most_groups)
         return true;
     int64_t now = loop_now_us();
+    if (p->groups < p->most_groups) {
+        if (p->gather_since_us == 0)
+            p->gather_since_us = now;
+        if (now >= p->gather_since_us + GATHER_US)
+            return true;
+    }
     if (p->full_since_us == 0)
         p->full_since_us = now;
     if (now < p->full_since_us + STALLED_US)
@@ -298,14 +305,22 @@ void publish_step(struct publisher *p) {
     if (p->kafka == NULL)
         return;
     route_look_up(p);
-    while (p->listed_first != NULL && may_send(p) && has_turn(p))
+    while (p->listed_first != NULL && may_send(p) && has_turn(p)) {
+        p->gather_since_us = 0;
         if (!send_some(p))
             break; /* librdkafka's queue is full: go on after the next report */
+    }
 }
 
 int64_t publish_wake_us(const struct publisher *p) {
-    int64_t look_up = route_wake_us(p), turn = p->full_since_us > 0 ? p->full_since_us + STALLED_US : INT64_MAX;
-    return look_up < turn ? look_up : turn;
+    int64_t wake = route_wake_us(p);
+    if (p->listed_first == NULL || !may_send(p)) /* a time that has passed would make the loop spin */
+        return wake;
+    if (p->full_since_us > 0 && p->full_since_us + STALLED_US < wake)
+        wake = p->full_since_us + STALLED_US;
+    if (p->gather_since_us > 0 && p->gather_since_us + GATHER_US < wake)
+        wake = p->gather_since_us + GATHER_US;
+    return wake;
 }
 
 static void confirm(struct publisher *p, struct row *row) {

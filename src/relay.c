@@ -325,7 +325,7 @@ static void watch_signals(struct relay *r) {
 
 /* Only who can act asks to be woken: a time that has passed would make the loop spin. */
 static int64_t wake_us(const struct relay *r, int64_t now) {
-    bool publishes = r->publisher.kafka != NULL && lease_is_ours(&r->lease, now);
+    bool publishes = r->publisher.kafka != NULL && lease_is_ours(&r->lease, now) && now >= r->producer_renew_us;
     bool claims = r->state == RELAY_LEAD && publishes && are_ready(r);
     bool renews = r->state != RELAY_START && r->state != RELAY_RELEASE;
     const int64_t wakes[] = {

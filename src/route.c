@@ -12,6 +12,7 @@
 
 #define KEYLESS_RUN 100  /* rows without a key go to one partition for so long: larger groups */
 #define LOOKUP_MOST 2000 /* topics a look-up, so that none is long */
+#define ALONE_MOST 200   /* the same where each is a request of its own */
 #define TOGETHER_LEAST 4 /* topics of one request, which names all the open ones, too: */
 #define TOGETHER_MOST 16 /* so many of these for each that is asked for cost less than its own request would */
 #define RETRY_LOOKUP_US 500000
@@ -362,6 +363,8 @@ static void looked_up(struct kafka_lookup *lookup) {
             has_answered = has_answered && lookup->counts[i] >= 0;
         if (!has_answered)
             p->lookup_after_us = loop_now_us() + RETRY_LOOKUP_US;
+        /* An answer about all may be too much to come in time; what is asked for one by one goes on meanwhile. */
+        p->asks_alone = !has_answered && lookup->is_together;
         overdue_note_answer(&p->overdue, lookup->reached, loop_now_us());
         for (size_t i = 0; i < lookup->count; i++) {
             struct topic *topic = topics_get(&p->topics, lookup->names[i], strlen(lookup->names[i]));
@@ -407,8 +410,11 @@ void route_look_up(struct publisher *p) {
     if (p->wanted == 0 || now < p->lookup_after_us)
         return;
     size_t count = p->wanted < LOOKUP_MOST ? p->wanted : LOOKUP_MOST;
+    bool is_together = !p->asks_alone && count >= TOGETHER_LEAST && p->topics.count / TOGETHER_MOST <= count;
+    if (!is_together && count > ALONE_MOST)
+        count = ALONE_MOST;
     struct kafka_lookup *l = kafka_lookup_new(p->kafka, count, p->options.lookup_timeout_ms, looked_up, p);
-    l->is_together = count >= TOGETHER_LEAST && p->topics.count / TOGETHER_MOST <= count;
+    l->is_together = is_together;
     size_t taken = 0;
     for (struct topic *t = topics_next(&p->topics, NULL); t != NULL && taken < count; t = topics_next(&p->topics, t)) {
         if (!t->asked)

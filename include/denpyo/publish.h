@@ -51,6 +51,7 @@ struct publisher {
     int64_t ask_again_us;                   /* when known topics are to be looked up again */
     uint64_t lookups_begun;                 /* look-ups, since start */
     uint64_t lookups;                       /* that came back, since start */
+    bool asks_alone;                        /* the last look-up, of many in one request, was not answered */
     size_t wanted;                          /* topics that asked for a look-up */
     size_t changing;                        /* topics whose partition count is to change */
     const struct outcome_table_row *broken; /* why this producer is to be made anew: nothing is sent; or NULL */
@@ -67,6 +68,7 @@ struct publisher {
     size_t listed;                               /* lanes in the list */
     size_t groups;                               /* groups of which reports are missing */
     size_t most_groups;                          /* that many may be on their way */
+    int64_t gather_since_us;                     /* a turn is free, but waits for others; 0 = it is not so */
     int64_t full_since_us; /* so many are, others wait, and none was answered since; 0 = it is not so */
     /* Exactly once: rows are routed and sent only inside a transaction, and closed when it is committed. */
     bool is_transactional;
@@ -92,8 +94,7 @@ void publish_batch(struct publisher *p, struct batch *batch);
 void publish_route(struct publisher *p, struct batch *batch);
 
 /* The same for a batch whose claim is committed in this term, known from its answer or from the ledger: parked rows
- * leave their holds, and what is known of those that were on their way takes effect. Others of these have to be looked
- * up. */
+ * leave their holds, and what is known of those that were on their way takes effect. Others have to be looked up. */
 void publish_claimed(struct publisher *p, struct batch *batch);
 
 /* The transaction is committed: the next may begin. */

@@ -211,7 +211,7 @@ int main(void) {
     publish_init(&w.publisher, &(struct publish_options){.metadata_refresh_ms = 1 << 30, .absent_probe_ms = 1 << 30},
                  NULL);
     w.publisher.ask_again_us = INT64_MAX;
-    w.publisher.kafka = (struct kafka *)&w; /* never looked into */
+    publish_attach(&w.publisher, (struct kafka *)&w); /* never looked into */
     all_topics = &w.publisher.topics;
     topic_set_partitions(topics_get(all_topics, "orders", 6), PARTITIONS, 10000);
     settle_init(&w.settle, &ledger, &w.publisher.holds, &w.publisher.overdue, w.pg);

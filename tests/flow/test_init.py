@@ -184,6 +184,19 @@ def test_a_failed_init_leaves_nothing_behind(run_denpyo, empty):
     assert empty.value("select count(*) from pg_namespace where nspname = 'outbox'") == 0
 
 
+def test_an_index_that_was_made_beforehand_and_not_finished_is_refused(run_denpyo, empty):
+    names = ["0000_schema", "0000_migrations", *(name for name in MIGRATIONS if name < "0011")]
+    script = "\\set ON_ERROR_STOP on\n\\set schema outbox\n" + "".join(f"\\i {ROOT}/schemas/{name}.sql\n" for name in names)
+    assert psql(empty, script).returncode == 0
+    empty.execute("create index message_later on outbox.message (xid, id) where available_at is not null")
+    empty.execute("update pg_index set indisvalid = false where indexrelid = 'outbox.message_later'::regclass")
+    done = run_denpyo("init", "--postgres", empty)
+    assert done.returncode != 0 and "message_later is not valid" in done.stderr and "drop index outbox.message_later" in done.stderr, done.stderr
+    empty.execute("drop index outbox.message_later")
+    assert run_denpyo("init", "--postgres", empty).returncode == 0
+    assert migrations(empty) == MIGRATIONS
+
+
 @pytest.mark.parametrize("conninfo, code, text", [
     ("host=127.0.0.1 port=1", DATABASE, "Connection refused"),
     ("host=127.0.0.1 port=1 password=hush", DATABASE, "Connection refused"),

@@ -61,3 +61,30 @@ Test(publish, groups_that_nobody_answers_keep_the_others_waiting_for_a_moment_on
     cr_assert(g.p.groups == 0 && g.p.most_groups <= 64, "no more than without them");
     gate_close(&g);
 }
+
+Test(publish, a_free_turn_waits_for_slow_ones_for_a_moment_only) {
+    struct gate g;
+    open_with_turns(&g);
+    publish_step(&g.p);
+    acknowledge(&g, 0);
+    publish_step(&g.p);
+    cr_assert(g.p.groups == 1 && g.p.listed == 2);
+    int64_t wake_us = publish_wake_us(&g.p);
+    cr_assert(wake_us > loop_now_us() - 1000000 && wake_us < INT64_MAX);
+    while (loop_now_us() < wake_us)
+        loop_turn(g.loop, wake_us);
+    publish_step(&g.p);
+    cr_assert(g.p.groups >= 2 && g.p.listed <= 1, "the turn is used although its neighbour is not answered");
+    gate_close(&g);
+}
+
+Test(publish, nobody_is_woken_for_a_turn_while_nothing_may_be_sent) {
+    struct gate g;
+    open_with_turns(&g);
+    publish_step(&g.p);
+    cr_assert_lt(publish_wake_us(&g.p), INT64_MAX);
+    g.p.is_transactional = true; /* and no transaction is open */
+    int64_t now_us = loop_now_us(), wake_us = publish_wake_us(&g.p);
+    cr_assert(wake_us == INT64_MAX || wake_us > now_us + 1000000, "%lld us", (long long)(wake_us - now_us));
+    gate_close(&g);
+}
