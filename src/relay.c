@@ -325,13 +325,15 @@ static void watch_signals(struct relay *r) {
 
 /* Only who can act asks to be woken: a time that has passed would make the loop spin. */
 static int64_t wake_us(const struct relay *r, int64_t now) {
-    bool publishes = r->publisher.kafka != NULL && lease_is_ours(&r->lease, now) && now >= r->producer_renew_us;
+    bool leads = r->state == RELAY_LOAD || r->state == RELAY_LEAD || r->state == RELAY_DRAIN;
+    bool rests = r->producer_renew_us > now; /* until another producer is due */
+    bool publishes = r->publisher.kafka != NULL && leads && !rests && lease_is_ours(&r->lease, now);
     bool claims = r->state == RELAY_LEAD && publishes && are_ready(r);
     bool renews = r->state != RELAY_START && r->state != RELAY_RELEASE;
     const int64_t wakes[] = {
-        renews ? lease_wake_us(&r->lease) : INT64_MAX, publishes ? publish_wake_us(&r->publisher) : INT64_MAX,
-        claims ? claim_wake_us(&r->claim) : INT64_MAX, publishes ? txn_wake_us(&r->txn) : INT64_MAX,
-        r->reconnect_us > now ? r->reconnect_us : INT64_MAX};
+        renews ? lease_wake_us(&r->lease) : INT64_MAX,       publishes ? publish_wake_us(&r->publisher) : INT64_MAX,
+        claims ? claim_wake_us(&r->claim) : INT64_MAX,       publishes ? txn_wake_us(&r->txn) : INT64_MAX,
+        r->reconnect_us > now ? r->reconnect_us : INT64_MAX, rests ? r->producer_renew_us : INT64_MAX};
     int64_t wake = now + (r->state == RELAY_DRAIN || r->state == RELAY_RELEASE ? 20000 : 200000);
     for (size_t i = 0; i < sizeof wakes / sizeof *wakes; i++)
         wake = wakes[i] < wake ? wakes[i] : wake;

@@ -128,6 +128,7 @@ void relay_producer_forget(struct relay *r) {
 void relay_producer_renew(struct relay *r) {
     struct fault f = {0};
     relay_producer_forget(r);
+    r->producer_renew_us = 0;
     if (!relay_producer_open(r, &f))
         r->end = f; /* the same settings worked before: nothing heals this */
 }
