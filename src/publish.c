@@ -63,7 +63,7 @@ struct kafka *publish_detach(struct publisher *p) {
     p->must_look_up = false;
     p->in_flight = p->acknowledged = p->groups = p->listed = 0;
     p->full_since_us = p->gather_since_us = 0;
-    p->is_open = p->has_failed = false;
+    p->is_open = p->has_failed = p->is_ending = false;
     return kafka;
 }
 
@@ -267,7 +267,7 @@ void publish_route(struct publisher *p, struct batch *batch) {
 }
 
 static bool may_send(const struct publisher *p) {
-    return p->broken == NULL && (!p->is_transactional || (p->is_open && !p->has_failed));
+    return p->broken == NULL && (!p->is_transactional || (p->is_open && !p->has_failed && !p->is_ending));
 }
 
 /* Whether more groups may go: all that wait, or a good number of them. Where all that are on their way go unanswered,
@@ -330,7 +330,7 @@ static void confirm(struct publisher *p, struct row *row) {
 }
 
 void publish_committed(struct publisher *p) {
-    p->is_open = p->has_failed = false;
+    p->is_open = p->has_failed = p->is_ending = false;
 }
 
 void publish_confirm(struct publisher *p, struct batch *first, int64_t upto_id) {
@@ -359,7 +359,7 @@ void publish_take_back(struct publisher *p, struct batch *first) {
                 publish_list(p, &t->lanes[i]);
         }
     p->acknowledged = 0;
-    p->is_open = p->has_failed = false;
+    p->is_open = p->has_failed = p->is_ending = false;
 }
 
 void publish_report(void *publisher, const struct kafka_report *report) {

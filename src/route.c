@@ -375,6 +375,16 @@ static void looked_up(struct kafka_lookup *lookup) {
     kafka_lookup_free(lookup);
 }
 
+size_t route_waiting(const struct publisher *p) {
+    size_t rows = 0;
+    if (p->changing == 0)
+        return 0;
+    for (struct topic *t = topics_next(&p->topics, NULL); t != NULL; t = topics_next(&p->topics, t))
+        if (t->state == TOPIC_READY && t->partitions_seen != t->partitions && !lanes_are_empty(t))
+            rows += t->backlog.count;
+    return rows;
+}
+
 /* Topics whose partition count changed take the new one over as soon as their lanes are empty. */
 static void change_partitions(struct publisher *p) {
     for (struct topic *t = topics_next(&p->topics, NULL); t != NULL; t = topics_next(&p->topics, t)) {

@@ -7,6 +7,7 @@
 #include "denpyo/kafka_code.h"
 #include "denpyo/log.h"
 #include "denpyo/loop.h"
+#include "denpyo/route.h"
 
 #define CALL_TIMEOUT_MS 30000
 #define ABORT_TIMEOUT_MS 1000 /* each call purges anew: what comes back for a retry after the purge is never sent */
@@ -59,6 +60,7 @@ static void submit(struct txn *t, enum txn_state state, enum kafka_txn_call whic
 
 static void commit(struct txn *t) {
     prepare(t, TXN_COMMIT, KAFKA_TXN_COMMIT);
+    t->publisher->is_ending = true;
     if (mark_write(&t->mark, t->ledger->open.first, t->routed_id, t->mark_most)) {
         t->call.mark_topic = t->mark.topic->name;
         t->call.mark_offset = t->mark.batch_id;
@@ -87,6 +89,14 @@ static void break_with(struct txn *t, const struct fault *f) {
     t->fault = *f;
 }
 
+/* Rows of the transaction's batches that are neither closed nor acknowledged. */
+static size_t rows_left(const struct txn *t) {
+    size_t open = 0;
+    for (const struct batch *b = t->ledger->open.first; b != NULL && b->id <= t->routed_id; b = b->next)
+        open += b->open;
+    return open - t->publisher->acknowledged;
+}
+
 /* Closes the rows of a committed transaction. That takes a while for many, so the next one is on its way before. */
 static void confirm(struct txn *t) {
     if (t->confirm_id > 0)
@@ -99,7 +109,8 @@ static void on_success(struct txn *t) {
         failpoint_pass(FAILPOINT_TXN_COMMITTED);
         publish_committed(t->publisher);
         t->confirm_id = t->routed_id;
-        if (t->publisher->holds.count > 0) /* what they held goes into the next transaction */
+        /* What they held, or what waited for them to be closed, goes into the next transaction. */
+        if (t->publisher->holds.count > 0 || rows_left(t) > 0)
             confirm(t);
     } else if (t->state == TXN_ABORT) {
         failpoint_pass(FAILPOINT_TXN_ABORTED);
@@ -172,12 +183,11 @@ static bool has_open_rows(const struct txn *t) {
     return false;
 }
 
-/* Every row of the transaction's batches is acknowledged, or closed without having been sent. */
+/* Every row of the transaction's batches is acknowledged, or closed without having been sent, or waits for those that
+ * are acknowledged to be closed: it goes in the next one. */
 static bool is_complete(const struct txn *t) {
-    size_t open = 0;
-    for (const struct batch *b = t->ledger->open.first; b != NULL && b->id <= t->routed_id; b = b->next)
-        open += b->open;
-    return open == t->publisher->acknowledged;
+    size_t left = rows_left(t);
+    return left == 0 || (t->publisher->acknowledged > 0 && left == route_waiting(t->publisher));
 }
 
 /* Routes what was claimed and is not in the lanes yet, at least up to a batch. A transaction that is open grows while

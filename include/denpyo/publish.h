@@ -72,9 +72,9 @@ struct publisher {
     int64_t full_since_us; /* so many are, others wait, and none was answered since; 0 = it is not so */
     /* Exactly once: rows are routed and sent only inside a transaction, and closed when it is committed. */
     bool is_transactional;
-    bool is_open;        /* a transaction is */
-    bool has_failed;     /* a row of it was refused: it is to be aborted */
-    size_t acknowledged; /* rows in it */
+    bool is_open, is_ending; /* a transaction is; it is being committed: nothing more is sent in it */
+    bool has_failed;         /* a row of it was refused: it is to be aborted */
+    size_t acknowledged;     /* rows in it */
 };
 
 void publish_init(struct publisher *p, const struct publish_options *options, struct worker *worker);

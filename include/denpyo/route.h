@@ -13,6 +13,9 @@ void route_ask(struct publisher *p, struct topic *topic);
 /* Starts the look-up of partition counts that is due, if none is under way. */
 void route_look_up(struct publisher *p);
 
+/* Rows that wait until those in their topic's lanes are closed, since its partition count is to change. */
+size_t route_waiting(const struct publisher *p);
+
 /* Routes the topic's rows that waited to be routed. */
 void route_backlog(struct publisher *p, struct topic *topic);
 

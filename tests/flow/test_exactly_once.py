@@ -118,6 +118,19 @@ def test_sets_that_are_refused_as_a_whole_do_not_stall_what_is_sent_beside_them(
     outbox.close()
 
 
+def test_partitions_that_are_added_while_a_transaction_is_open_do_not_stall_it(schema_ready, kafka, relay, flags):
+    """Messages by the new number wait until the older ones are closed, which they are after the commit: it must not wait for these."""
+    topic = kafka.create_topic()
+    insert(schema_ready, topic, 400_000, key=None)
+    running = relay(schema_ready, *flags, "--metadata-refresh-ms", 100, "--batch-rows", 1000)
+    for total in range(2, 5):
+        wait_dispatched(schema_ready, 20_000)
+        kafka.add_partitions(topic, total)
+    wait_settled(schema_ready, 60)
+    assert running.log_text().count("the number of partitions changed") >= 1
+    assert_exactly_once(schema_ready, kafka, [topic])
+
+
 def test_the_broker_restarts_in_the_middle(schema_ready, own_kafka, relay, flags):
     broker = own_kafka()
     topics = [broker.create_topic(partitions=4)]

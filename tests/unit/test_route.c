@@ -159,12 +159,14 @@ Test(route, another_partition_count_waits_until_the_lanes_are_empty) {
     g.p.changing = 1;
     route(&g, 1);
     cr_assert_eq(g.topic->backlog.first, &g.rows[1]);
+    cr_assert_eq(route_waiting(&g.p), 1);
     g.p.lookup_after_us = g.p.ask_again_us = INT64_MAX;
     route_look_up(&g.p);
     cr_assert_eq(g.topic->partitions, GATE_LANES, "a row is in a lane");
     queue_pop(&g.topic->lanes[g.rows[0].partition].waiting);
     g.p.listed_first = g.p.listed_last = NULL;
     publish_close(&g.rows[0], ROW_DISPATCHED);
+    cr_assert_eq(route_waiting(&g.p), 0, "for nothing any more");
     route_look_up(&g.p);
     cr_assert(g.topic->partitions == 2 * GATE_LANES && g.p.changing == 0 && g.topic->backlog.count == 0);
     cr_assert_eq(topic_lane_next(&g.topic->lanes[g.rows[1].partition]), &g.topic->lanes[g.rows[1].partition].waiting);
