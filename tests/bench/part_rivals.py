@@ -1,5 +1,6 @@
 """The part that measures others: the same rows, servers and clocks for denpyo and for each rival that can be had."""
 import contextlib
+import os
 import shutil
 import signal
 import subprocess
@@ -123,6 +124,12 @@ def latency_rival(stage, rival, home):
     return {"commit_to_consumer_ms": relay.percentiles([seen - committed for _, _, committed, seen in times])}
 
 
+def quiesce(stage):
+    """What a drain left in memory goes to the disk before a latency run: whoever came first would wait for it at each commit."""
+    stage.logical.admin.execute("checkpoint")
+    os.sync()
+
+
 def of_one(stage, name, rival, home, rows):
     """Rounds of denpyo and a rival in turn."""
     stage.seed(f"seeded_{rows}", rows, stage.logical)
@@ -131,8 +138,12 @@ def of_one(stage, name, rival, home, rows):
         found["denpyo"].append(drain_denpyo(stage, rows))
         found["drain"].append(drain_rival(stage, rival, home, rows))
         found["fsync_ms"].append(fsync_ms(stage.folder))
-        found["denpyo_latency"].append(stage.latency(1_000_000_000 // rival.rate, rival.rate * stage.options.seconds, 2 * rival.rate, postgres=stage.logical))
-        found["latency"].append(latency_rival(stage, rival, home))
+        latencies = {"denpyo_latency": lambda: stage.latency(1_000_000_000 // rival.rate, rival.rate * stage.options.seconds, 2 * rival.rate,
+                                                             postgres=stage.logical),
+                     "latency": lambda: latency_rival(stage, rival, home)}
+        for side in latencies if number % 2 == 0 else reversed(latencies):
+            quiesce(stage)
+            found[side].append(latencies[side]())
         late, ours = found["latency"][-1]["commit_to_consumer_ms"], found["denpyo_latency"][-1]["commit_to_consumer_ms"]
         say(f"  {name}, round {number + 1}: {found['drain'][-1]['rate']:,.0f} messages/s, denpyo {found['denpyo'][-1]['rate']:,.0f}; "
             f"p50 {late['p50']:.1f} p99 {late['p99']:.1f} ms, denpyo {ours['p50']:.1f} and {ours['p99']:.1f}")
