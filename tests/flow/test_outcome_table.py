@@ -154,11 +154,11 @@ def test_a_transaction_that_the_broker_ended_is_no_messages_attempt(outbox, mock
 @pytest.mark.parametrize("code", [10, 87])
 @produces()
 def test_who_fails_alone_is_rejected_and_its_set_goes(outbox, mock, start, code):
-    """Twenty, ten, five, two, one: at the fifth no the first is alone."""
+    """Twenty, ten, five, two, one: at the fifth no the first is alone. They have one key: without one twice they need not be one set."""
     topic = mock.create_topic()
     start(mock)
     mock.answer(PRODUCE, *[code] * 5)
-    outbox.generate(topic, 20)
+    outbox.generate(topic, 20, key="'k'")
     outbox.wait_states({"dispatched": 19, "rejected": 1})
     row = outbox.row(1)
     assert (row.state, row.attempts) == ("rejected", 1)
@@ -399,7 +399,7 @@ def test_what_may_have_arrived_is_looked_up_by_another_producer(outbox, mock, st
     outbox.generate(topic, 5)
     outbox.wait_states({"dispatched": 5})
     mock.answer(PRODUCE, 45)
-    outbox.generate(topic, 20, first=6)
+    outbox.generate(topic, 20, first=6, key="'k'")  # one set
     outbox.wait_states({"dispatched": 25})
     line = running.wait_log("looked up what arrived")
     assert " arrived=0 " in line and " to_send=20 " in line
