@@ -39,6 +39,10 @@ void publish_attach(struct publisher *p, struct kafka *kafka) {
     p->most_groups = GROUPS_AT_ONCE;
 }
 
+static void leave_transaction(struct publisher *p) {
+    p->is_open = p->is_ending = p->has_failed = false;
+}
+
 struct kafka *publish_silence(struct publisher *p) {
     struct kafka *kafka = p->kafka;
     for (struct topic *t = topics_next(&p->topics, NULL); t != NULL; t = topics_next(&p->topics, t)) {
@@ -63,7 +67,7 @@ struct kafka *publish_detach(struct publisher *p) {
     p->must_look_up = false;
     p->in_flight = p->acknowledged = p->groups = p->listed = 0;
     p->full_since_us = p->gather_since_us = 0;
-    p->is_open = p->has_failed = p->is_ending = false;
+    leave_transaction(p);
     return kafka;
 }
 
@@ -343,7 +347,7 @@ static void confirm(struct publisher *p, struct row *row) {
 }
 
 void publish_committed(struct publisher *p) {
-    p->is_open = p->has_failed = p->is_ending = false;
+    leave_transaction(p);
 }
 
 void publish_confirm(struct publisher *p, struct batch *first, int64_t upto_id) {
@@ -372,7 +376,7 @@ void publish_take_back(struct publisher *p, struct batch *first) {
                 publish_list(p, &t->lanes[i]);
         }
     p->acknowledged = 0;
-    p->is_open = p->has_failed = p->is_ending = false;
+    leave_transaction(p);
 }
 
 void publish_report(void *publisher, const struct kafka_report *report) {
