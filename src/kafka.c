@@ -308,8 +308,8 @@ enum kafka_produced kafka_produce(struct kafka *k, const struct kafka_message *m
     return err == RD_KAFKA_RESP_ERR__QUEUE_FULL ? KAFKA_FULL : KAFKA_REFUSED;
 }
 
-void kafka_pause_add(struct kafka *k, const char *topic, int32_t partition) {
-    rd_kafka_topic_partition_list_add(k->paused, topic, partition);
+void kafka_pause_add(struct kafka *k, const struct kafka_topic *topic, int32_t partition) {
+    rd_kafka_topic_partition_list_add(k->paused, rd_kafka_topic_name(topic->rkt), partition)->opaque = topic->rkt;
 }
 
 void kafka_pause(struct kafka *k) {
@@ -317,11 +317,22 @@ void kafka_pause(struct kafka *k) {
         rd_kafka_pause_partitions(k->rk, k->paused);
 }
 
+/* Each pause and each resume leaves an operation in the partition's fetch queue, in front of which the next is put by
+ * walking all that are there (librdkafka 2.0.2: rd_kafka_toppar_op_version_bump). A consumer takes them out when it
+ * polls; nobody reads this queue of a producer, unless it is asked for messages, of which there are none. */
+static void take_barriers(rd_kafka_topic_t *rkt, int32_t partition) {
+    rd_kafka_message_t *message;
+    if (rd_kafka_consume_batch(rkt, partition, 0, &message, 1) > 0)
+        rd_kafka_message_destroy(message);
+}
+
 void kafka_release(struct kafka *k) {
     if (k->paused->cnt == 0)
         return;
     rd_kafka_resume_partitions(k->rk, k->paused);
     rd_kafka_flush(k->rk, 0); /* the wake-up: resume alone does not wake the broker threads */
+    for (int i = 0; i < k->paused->cnt; i++)
+        take_barriers(k->paused->elems[i].opaque, k->paused->elems[i].partition);
     rd_kafka_topic_partition_list_destroy(k->paused);
     k->paused = rd_kafka_topic_partition_list_new(64);
 }

@@ -203,8 +203,7 @@ static bool send_group(struct publisher *p, struct lane *lane, struct row_queue 
 #define SMALL_GROUP 32 /* rows of which it is looked whether they share a key */
 
 /* Whether the group has to be one MessageSet, lest a later row of a key be taken while an earlier one is refused.
- * Holding a partition back is not free: each time librdkafka 2.0.2 leaves an operation behind in a queue that nobody
- * reads of a producer, and walks it to add the next. */
+ * Holding a partition back is not free: it asks librdkafka's main thread twice, and waits. */
 static bool must_be_whole(const struct row_queue *group) {
     if (group->count > SMALL_GROUP)
         return true;
@@ -231,7 +230,7 @@ static bool send_some(struct publisher *p) {
         groups[count] = (struct row_queue){0};
         take_group(p, lane, &groups[count]);
         if (must_be_whole(&groups[count]))
-            kafka_pause_add(p->kafka, lane->topic->name, lane->partition);
+            kafka_pause_add(p->kafka, lane->topic->handle, lane->partition);
         lanes[count++] = lane;
     }
     kafka_pause(p->kafka);

@@ -93,7 +93,7 @@ enum kafka_produced { KAFKA_QUEUED, KAFKA_FULL, KAFKA_REFUSED };
 enum kafka_produced kafka_produce(struct kafka *k, const struct kafka_message *message, int *code);
 
 /* A set of partitions that is held back while a group is formed, so that it leaves as one MessageSet. */
-void kafka_pause_add(struct kafka *k, const char *topic, int32_t partition);
+void kafka_pause_add(struct kafka *k, const struct kafka_topic *topic, int32_t partition);
 void kafka_pause(struct kafka *k);   /* holds back what was added */
 void kafka_release(struct kafka *k); /* lets it go, wakes the broker threads, empties the set */
 
