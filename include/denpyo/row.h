@@ -39,31 +39,32 @@ struct row {
     const unsigned char *message_id; /* 16 bytes */
     const char *key, *value, *headers;
     int32_t key_size, value_size, headers_size;
-    int32_t partition;     /* -1 until chosen, unless the application chose it */
-    int64_t offset;        /* DISPATCHED: the broker's; -1 = committed, its place is gone */
-    int64_t oversize;      /* > 0: the payload was not read because it has so many bytes; < 0: the key or the headers */
-    int64_t available_us;  /* DELAYED: PostgreSQL time (microseconds since 2000-01-01 UTC), else 0 */
-    int64_t released_from; /* a parked row that comes back: the id it waited for, else 0 */
-    int64_t range_id;      /* the parked range that it comes back from, else 0 */
-    enum row_scope released_scope;
-    int32_t attempts;     /* made before this one */
-    int32_t code;         /* the last delivery report's error code */
+    int32_t partition;    /* -1 until chosen, unless the application chose it */
+    int64_t offset;       /* DISPATCHED: the broker's; -1 = committed, its place is gone */
+    struct hold *hold;    /* HELD: what it waits for; overdue: what owes it */
+    int64_t available_us; /* DELAYED: PostgreSQL time (microseconds since 2000-01-01 UTC), else 0 */
+    enum row_outcome outcome;
     uint32_t group_limit; /* most rows of a group it may be in, after a refusal in a transaction; 0 = the lane's */
-    uint64_t look_up;     /* the first look-up of its topic that begins after the row came; 0 = it never waited */
-    enum row_defect defect;
     bool is_unsure;       /* nobody can say whether the broker has it: its report, its state, or a crash */
     bool is_skipped;      /* a person decided that it is not sent: only its followers are to hear of it */
     bool is_sent;         /* librdkafka has it, or had it in the open transaction */
     bool is_acknowledged; /* by the broker, in a transaction that is not committed */
     bool is_marked;       /* a mark says that it was committed in a transaction */
     bool is_overdue;      /* UNSURE, and librdkafka has it or had it: see overdue.h */
-    bool is_reported;     /* overdue, and its report came */
-    bool is_awaiting;     /* overdue, because its partition cannot be read */
-    int delivery;         /* its report's enum kafka_delivery */
     bool is_explicit;     /* the application chose the partition */
     bool is_ranged;       /* HELD: the settlement parks it in a range, not by itself */
-    enum row_outcome outcome;
-    struct hold *hold; /* HELD: what it waits for; overdue: what owes it */
+    /* So far what every report and every group needs: two lines of a cache. What follows is for trouble. */
+    bool is_reported; /* overdue, and its report came */
+    bool is_awaiting; /* overdue, because its partition cannot be read */
+    int32_t code;     /* the last delivery report's error code */
+    int delivery;     /* its report's enum kafka_delivery */
+    int32_t attempts; /* made before this one */
+    enum row_defect defect;
+    uint64_t look_up;      /* the first look-up of its topic that begins after the row came; 0 = it never waited */
+    int64_t oversize;      /* > 0: the payload was not read because it has so many bytes; < 0: the key or the headers */
+    int64_t released_from; /* a parked row that comes back: the id it waited for, else 0 */
+    int64_t range_id;      /* the parked range that it comes back from, else 0 */
+    enum row_scope released_scope;
     struct row_trouble *trouble;
 };
 
