@@ -2,12 +2,14 @@
 #include "denpyo/loop.h"
 
 #include <errno.h>
+#include <poll.h>
 #include <stdlib.h>
 #include <sys/epoll.h>
 #include <time.h>
 #include <unistd.h>
 
 #define EVENTS_A_TURN 16
+#define LONGEST_WAIT_US 60000000
 
 struct loop {
     int epoll;
@@ -57,10 +59,21 @@ void loop_forget(struct loop *loop, struct loop_io *io) {
             loop->ready[i].data.ptr = NULL;
 }
 
+/* epoll_wait counts in milliseconds, as long as the shortest pause between two looks; epoll_pwait2 is not everywhere. */
+static void wait_for_events(struct loop *loop, int64_t wait_us) {
+    if (wait_us <= 0)
+        return;
+    if (wait_us > LONGEST_WAIT_US)
+        wait_us = LONGEST_WAIT_US;
+    struct pollfd epoll = {.fd = loop->epoll, .events = POLLIN};
+    struct timespec wait = {.tv_sec = wait_us / 1000000, .tv_nsec = wait_us % 1000000 * 1000};
+    if (ppoll(&epoll, 1, &wait, NULL) < 0 && errno != EINTR)
+        abort();
+}
+
 void loop_turn(struct loop *loop, int64_t until_us) {
-    int64_t wait_us = until_us - loop_now_us();
-    int wait_ms = wait_us <= 0 ? 0 : wait_us > 60000000 ? 60000 : (int)((wait_us + 999) / 1000);
-    int count = epoll_wait(loop->epoll, loop->ready, EVENTS_A_TURN, wait_ms);
+    wait_for_events(loop, until_us - loop_now_us());
+    int count = epoll_wait(loop->epoll, loop->ready, EVENTS_A_TURN, 0);
     if (count < 0 && errno != EINTR)
         abort();
     loop->ready_count = count < 0 ? 0 : count;

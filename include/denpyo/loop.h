@@ -31,7 +31,7 @@ void loop_update(struct loop *loop, struct loop_io *io, uint32_t events);
 void loop_forget(struct loop *loop, struct loop_io *io);
 
 /* Waits until a descriptor is ready or `until_us` (loop_now_us time) has come, and calls who is ready. Never
- * busy-waits: rounds up to a millisecond. */
+ * busy-waits. */
 void loop_turn(struct loop *loop, int64_t until_us);
 
 /* Microseconds of CLOCK_BOOTTIME: goes on during suspend, as a lease does. */
