@@ -191,10 +191,11 @@ FIRST_RECORDS = 20  # of a topic: more than log.index.interval.bytes
 
 
 def add_and_drain(stage, database, rows, count, before):
-    """So many more rows over all topics, on top of those that have receipts; then the drain."""
+    """So many more rows over all topics, on top of those that have receipts, in the state of a fresh copy; then the drain."""
     with stage.postgres.connect(database) as db:
         stage.add_rows(db, rows, first=before + 1, topics=count)
-        db.execute("analyze")
+        db.execute("vacuum (analyze)")
+    stage.postgres.warm(database)
     return stage.relay(database, rows, topics=count, before=before)
 
 
