@@ -16,6 +16,10 @@
 #define STILL_US 2000000
 #define LARGE_ROWS 1000 /* a batch of so many says that more is waiting */
 #define GROW_US 3000
+/* The broker answers a commit before it has told the partitions. Whoever begins the next transaction meanwhile is sent
+ * away, and comes again after 20 ms (librdkafka 2.0.2, rd_kafka_txn_handle_AddPartitionsToTxn). After a large one,
+ * other work fills the time. */
+#define REST_US 6000
 #define STEP_ROWS 10000 /* go into the lanes at a time: the first are to be on their way while the others follow */
 
 void txn_init(struct txn *t, struct ledger *ledger, struct publisher *publisher, struct worker *worker,
@@ -109,6 +113,7 @@ static void on_success(struct txn *t) {
         failpoint_pass(FAILPOINT_TXN_COMMITTED);
         publish_committed(t->publisher);
         t->confirm_id = t->routed_id;
+        t->rest_until_us = t->rows < LARGE_ROWS ? loop_now_us() + REST_US : 0;
         /* What they held, or what waited for them to be closed, goes into the next transaction. */
         if (t->publisher->holds.count > 0 || rows_left(t) > 0)
             confirm(t);
@@ -271,7 +276,7 @@ static void watch(struct txn *t, int64_t now_us) {
 }
 
 void txn_step(struct txn *t, bool can_begin, int64_t now_us) {
-    bool begins = t->state == TXN_READY && can_begin && has_open_rows(t);
+    bool begins = t->state == TXN_READY && can_begin && now_us >= t->rest_until_us && has_open_rows(t);
     if (!begins)
         confirm(t);
     switch (t->state) {
@@ -300,6 +305,7 @@ void txn_step(struct txn *t, bool can_begin, int64_t now_us) {
 }
 
 int64_t txn_wake_us(const struct txn *t) {
-    bool is_due = t->confirm_id > 0 || (t->state == TXN_OPEN && t->goes_on);
-    return is_due ? 0 : INT64_MAX;
+    if (t->confirm_id > 0 || (t->state == TXN_OPEN && t->goes_on))
+        return 0;
+    return t->state == TXN_READY && t->rest_until_us > loop_now_us() ? t->rest_until_us : INT64_MAX;
 }

@@ -8,7 +8,7 @@ import pytest
 from lib.devserver import ROOT
 
 MIGRATIONS = ["0001_outbox", "0002_publish", "0003_views", "0004_decide", "0005_condition", "0006_ranges", "0007_partition",
-              "0008_answers", "0009_offsets", "0010_checks", "0011_later"]
+              "0008_answers", "0009_offsets", "0010_checks", "0011_later", "0012_receipts"]
 DATABASE, SCHEMA, PRIVILEGE, USAGE = 3, 5, 6, 2
 
 

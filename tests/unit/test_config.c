@@ -49,7 +49,7 @@ static void assert_fault(const char *part) {
 Test(config, defaults_are_as_the_table_says) {
     cr_assert(LOAD_NOTHING(), "%s", fault.text);
     cr_assert_str_eq(config.schema, "outbox");
-    cr_assert_eq(config.batch_rows, 5000);
+    cr_assert_eq(config.batch_rows, 10000);
     cr_assert(config.prepare);
     cr_assert_eq(config.log_level, LOG_INFO);
     for (size_t i = 0; i < config_option_count; i++) {
