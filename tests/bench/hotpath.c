@@ -59,7 +59,7 @@ bool kafka_is_down(const struct kafka *k, const char **reason) {
     *reason = "";
     return false;
 }
-void kafka_pause_add(struct kafka *k, const char *topic, int32_t partition) {
+void kafka_pause_add(struct kafka *k, const struct kafka_topic *topic, int32_t partition) {
     (void)k, (void)topic, (void)partition;
 }
 void kafka_pause(struct kafka *k) {

@@ -1,5 +1,6 @@
 """Every row of `denpyo help outcomes`, produced: by a real broker where one gives it on demand, by librdkafka's mock cluster elsewhere."""
 
+import re
 from contextlib import closing
 
 import pytest
@@ -303,13 +304,15 @@ def test_a_topic_made_anew_with_fewer_partitions(outbox, kafka, start):
     The client counts again before the relay does: what it refuses goes after the relay's next look, which is soon. Where the relay
     was first this time, another topic is tried.
     """
-    running = start(kafka, *LATE, *EARLY, "--retry-initial-ms", 100, "--retry-max-ms", 500)
+    running = start(kafka, *LATE, *EARLY, "--kafka", "debug=topic", "--retry-initial-ms", 100, "--retry-max-ms", 500)
     for _ in range(10):
         topic = kafka.create_topic(partitions=8)
         outbox.generate(topic, 50)
         outbox.wait_states({"dispatched": 50}, topic)
         kafka.delete_topic(topic)
         kafka.create_topic(topic, partitions=1)
+        counted = re.compile(rf"Topic {topic} partition count changed from \d+ to 1\b")
+        wait_until(lambda: any(counted.search(line) for line in running.lines), 60, "the client's own look")
 
         def is_refused():
             return any(" refused at once " in line and " code=UNKNOWN_PARTITION " in line for line in running.lines)
