@@ -56,9 +56,10 @@ def wait_committed(broker, topics, expected, before=Counter()):
 
 
 def die(relay, outbox, broker, flags, library, step, number):
+    """In the commit of so many transactions; each has 300 messages at most (three times --inflight-messages)."""
     env = {"LD_PRELOAD": library, "DIE_AT": step, "DIE_IN": number, "DIE_AFTER_MS": random.choice([1, 2, 5, 20]),
            "ASAN_OPTIONS": "verify_asan_link_order=0"}
-    dying = relay(outbox.database, *flags, "--batch-rows", 100, "--inflight-messages", 200, brokers=broker.bootstrap, env=env)
+    dying = relay(outbox.database, *flags, "--batch-rows", 100, "--inflight-messages", 100, brokers=broker.bootstrap, env=env)
     dying.wait(60)
 
 
