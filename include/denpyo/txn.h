@@ -39,7 +39,7 @@ struct txn {
     bool goes_on;       /* more of them are to come into the lanes at the next step */
     int64_t confirm_id; /* rows of the batches up to this one are committed and to be confirmed; 0 = none */
     int64_t begun_us;
-    int64_t rest_until_us; /* the next one does not begin before */
+    int64_t rest_until_us;             /* the next one does not begin before */
     int64_t called_for_us, watched_us; /* how long the call is there, up to when it was looked at last */
     bool is_calling;                   /* the call is on the worker */
     bool is_forgotten;                 /* its answer no longer counts */
