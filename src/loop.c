@@ -59,8 +59,7 @@ void loop_forget(struct loop *loop, struct loop_io *io) {
             loop->ready[i].data.ptr = NULL;
 }
 
-/* epoll_wait counts in milliseconds, as long as the shortest pause between two looks; epoll_pwait2 is not everywhere.
- */
+/* epoll_wait counts in milliseconds, too coarse for the pauses between two looks; epoll_pwait2 is not everywhere. */
 static void wait_for_events(struct loop *loop, int64_t wait_us) {
     if (wait_us <= 0)
         return;

@@ -72,7 +72,7 @@ def test_case_06_a_key_goes_on_after_its_rejected_row(outbox, kafka, relay):
 
 
 def test_only_a_group_in_which_a_key_repeats_is_held_back(outbox, kafka, relay):
-    """Each time a partition is held back librdkafka 2.0.2 leaves something behind for ever: what need not be one set is sent as it comes."""
+    """Each time a partition is held back librdkafka's main thread is asked twice, and waited for: what need not be one set is sent as it comes."""
     topic = kafka.create_topic(partitions=1)
     running = relay(outbox.database, "--kafka", "debug=topic", "--log-level", "debug")
     for n in range(10):

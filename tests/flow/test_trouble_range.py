@@ -72,18 +72,18 @@ def stopped_with_taken(outbox, running):
 
 def dumped_with_taken(outbox, running, restored):
     """
-    A copy of the outbox, its relay frozen, in which an open batch has taken a range; and how many rows that has. What the server had got
-    from the relay, but not read yet, may settle it before the dump begins: then the next one is waited for.
+    A copy of the outbox, its relay frozen, in which an open batch has taken a range; and how many rows that has, there as here. What the
+    server had got from the relay, but not read yet, may settle it until the dump has begun: then the next one is waited for.
     """
     for _ in range(10):
         wait_until(lambda: stopped_with_taken(outbox, running), 60, "a range taken")
+        on_the_way = count(outbox, TAKEN)
         copy = restored(outbox.database)
         with closing(Outbox(copy)) as moved:
-            on_the_way = count(moved, TAKEN)
-        if on_the_way > 0:
-            return copy, on_the_way
+            if count(moved, TAKEN) == on_the_way > 0:
+                return copy, on_the_way
         running.signal(signal.SIGCONT)
-    raise AssertionError("every range was settled before the dump began")
+    raise AssertionError("each time the dump held another number of rows than was taken before")
 
 
 def drained(outbox, kafka, topics, deadline_s=180):
