@@ -168,6 +168,16 @@ static void events_ready(void *context, uint32_t events) {
     kafka_poll(k);
 }
 
+/* A new client connects at once only if it knows no broker yet when its bootstrap servers are added, and a
+ * transactional one may: its own thread adds its coordinator meanwhile (librdkafka 2.0.2, rd_kafka_brokers_add0). Then
+ * nothing connects for a second. A question that is given up at once makes it connect; it is never put, as there is no
+ * connection. */
+static void connect_now(rd_kafka_t *rk) {
+    const struct rd_kafka_metadata *answer;
+    if (rd_kafka_metadata(rk, 0, NULL, &answer, 0) == RD_KAFKA_RESP_ERR_NO_ERROR)
+        rd_kafka_metadata_destroy(answer);
+}
+
 struct kafka *kafka_open(struct loop *loop, const struct kafka_options *options, struct fault *f) {
     rd_kafka_conf_t *conf = rd_kafka_conf_new();
     rd_kafka_conf_set_events(conf, RD_KAFKA_EVENT_DR | RD_KAFKA_EVENT_ERROR | RD_KAFKA_EVENT_LOG);
@@ -190,6 +200,8 @@ struct kafka *kafka_open(struct loop *loop, const struct kafka_options *options,
         fault_set(f, FAULT_USAGE, "kafka", "the Kafka client cannot start: %s", why);
         return NULL;
     }
+    if (options->transactional_id != NULL)
+        connect_now(k->rk);
     k->loop = loop;
     k->report = options->report;
     k->context = options->context;

@@ -1,7 +1,13 @@
 /* test_kafka.c: what the producer leaves behind in librdkafka, with librdkafka's own broker. */
+#include <arpa/inet.h>
 #include <criterion/criterion.h>
 #include <malloc.h>
+#include <netinet/in.h>
+#include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <unistd.h>
 
 #include "denpyo/kafka.h"
 #include "denpyo/log.h"
@@ -33,20 +39,21 @@ static void note_closed(void *context) {
     ((struct client *)context)->is_closed = true;
 }
 
-static void open_client(struct client *c) {
-    static const struct kafka_property properties[] = {{"test.mock.num.brokers", "1"}};
+static void open_producer(struct client *c, const struct kafka_options *options) {
     struct fault f = {0};
-    log_setup(LOG_TEXT, LOG_ERROR);
+    struct kafka_options mine = *options;
+    mine.report = take_report;
+    mine.context = c;
     *c = (struct client){.loop = loop_new()};
     c->worker = worker_new(c->loop);
-    c->kafka = kafka_open(c->loop,
-                          &(struct kafka_options){.brokers = "127.0.0.1:1",
-                                                  .properties = properties,
-                                                  .property_count = 1,
-                                                  .report = take_report,
-                                                  .context = c},
-                          &f);
+    c->kafka = kafka_open(c->loop, &mine, &f);
     cr_assert_not_null(c->kafka, "%s", f.text);
+}
+
+static void open_client(struct client *c) {
+    static const struct kafka_property properties[] = {{"test.mock.num.brokers", "1"}};
+    log_setup(LOG_TEXT, LOG_ERROR);
+    open_producer(c, &(struct kafka_options){.brokers = "127.0.0.1:1", .properties = properties, .property_count = 1});
     c->topic = kafka_topic_open(c->kafka, "t");
 }
 
@@ -90,4 +97,49 @@ Test(kafka, holding_a_partition_back_leaves_nothing_behind, .timeout = 120) {
     kafka_pause(c.kafka);
     send_one(&c);
     close_client(&c);
+}
+
+/* A socket that takes connections and says nothing. */
+static int listen_anywhere(char *address, size_t size) {
+    struct sockaddr_in here = {.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
+    socklen_t length = sizeof here;
+    int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+    cr_assert_eq(bind(fd, (struct sockaddr *)&here, sizeof here), 0);
+    cr_assert_eq(listen(fd, 16), 0);
+    cr_assert_eq(getsockname(fd, (struct sockaddr *)&here, &length), 0);
+    snprintf(address, size, "127.0.0.1:%d", ntohs(here.sin_port));
+    return fd;
+}
+
+#define OPENINGS 200
+
+/* librdkafka's words when its timer, once a second, finds that nobody has asked for a connection. */
+#define BY_TIMER "Selected for cluster connection: no cluster connection"
+
+Test(kafka, a_transactional_producer_connects_at_once, .timeout = 120) {
+    static const struct kafka_property properties[] = {{"debug", "broker"}};
+    char address[32], line[2000];
+    int by_timer = 0, listener = listen_anywhere(address, sizeof address);
+    FILE *log = tmpfile();
+    cr_assert_not_null(log);
+    log_setup(LOG_TEXT, LOG_DEBUG);
+    cr_assert_geq(dup2(fileno(log), STDERR_FILENO), 0);
+    for (int i = 0; i < OPENINGS; i++) {
+        struct client c;
+        open_producer(&c,
+                      &(struct kafka_options){
+                          .brokers = address, .transactional_id = "id", .properties = properties, .property_count = 1});
+        int connection = accept(listener, NULL, NULL);
+        cr_assert_geq(connection, 0);
+        loop_turn(c.loop, 0);
+        close(connection);
+        close_client(&c);
+    }
+    rewind(log);
+    while (fgets(line, sizeof line, log) != NULL)
+        by_timer += strstr(line, BY_TIMER) != NULL;
+    cr_assert_gt(ftell(log), 0);
+    fclose(log);
+    close(listener);
+    cr_assert_eq(by_timer, 0, "%d of %d were connected by the timer", by_timer, OPENINGS);
 }
