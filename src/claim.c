@@ -70,6 +70,10 @@ bool claim_is_retrying(const struct claim *c) {
     return (c->state == CLAIM_PAGE && c->is_retry) || (c->staged != NULL && c->staged->is_retry);
 }
 
+bool claim_is_bringing(const struct claim *c) {
+    return (c->state == CLAIM_PAGE && !c->is_retry) || (c->staged != NULL && !c->staged->is_retry);
+}
+
 bool claim_is_idle(const struct claim *c) {
     return c->state != CLAIM_POLL && c->state != CLAIM_PAGE && c->staged == NULL;
 }

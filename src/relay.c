@@ -161,7 +161,8 @@ static void step_down(struct relay *r) {
 /* Exactly-once mode: one transaction after the other; a broken one takes its producer with it. */
 static void step_transaction(struct relay *r, int64_t now) {
     bool is_loaded = r->state != RELAY_LOAD && !r->must_load;
-    txn_step(&r->txn, is_loaded && !claim_is_retrying(&r->claim) && !claim_wants_parked(&r->claim, now), now);
+    bool can_begin = is_loaded && !claim_is_retrying(&r->claim) && !claim_wants_parked(&r->claim, now);
+    txn_step(&r->txn, can_begin, claim_is_bringing(&r->claim), now);
 }
 
 /* What holds in every state that has the lease. False when the state has changed. */

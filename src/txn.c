@@ -20,6 +20,8 @@
  * away, and comes again after 20 ms (librdkafka 2.0.2, rd_kafka_txn_handle_AddPartitionsToTxn). After a large one,
  * other work fills the time. */
 #define REST_US 6000
+#define MORE_US                                                                                                        \
+    30000 /* a complete one waits at most so long for a batch that is being claimed, if the last was large */
 #define STEP_ROWS 10000 /* go into the lanes at a time: the first are to be on their way while the others follow */
 
 void txn_init(struct txn *t, struct ledger *ledger, struct publisher *publisher, struct worker *worker,
@@ -214,6 +216,7 @@ static void route(struct txn *t, int64_t at_least_id, int64_t now_us) {
         publish_route(t->publisher, b);
         t->routed_id = b->id;
         t->rows += b->count;
+        t->newest_rows = b->count;
         rows += b->count;
     }
 }
@@ -222,7 +225,8 @@ static void route(struct txn *t, int64_t at_least_id, int64_t now_us) {
  * keys must not go without them. */
 static void route_first(struct txn *t, int64_t now_us) {
     int64_t parked_id = 0;
-    t->rows = 0;
+    t->rows = t->newest_rows = 0;
+    t->wait_until_us = 0;
     for (const struct batch *b = t->ledger->open.first; b != NULL; b = b->next) {
         if (b->id <= t->routed_id && b->id > t->confirm_id)
             t->rows += b->open;
@@ -246,9 +250,22 @@ static void begin(struct txn *t, int64_t now_us) {
     route_first(t, now_us);
 }
 
-static void commit_or_grow(struct txn *t, int64_t now_us) {
+/* The lanes may run empty while there is more to send: each commit less is time in which nothing else is sent. */
+static bool waits_for_more(struct txn *t, bool more_comes, int64_t now_us) {
+    if (!more_comes || t->newest_rows < LARGE_ROWS || t->rows + t->newest_rows > t->most_rows)
+        return false;
+    if (t->wait_until_us == 0)
+        t->wait_until_us = now_us + MORE_US;
+    return now_us < t->wait_until_us;
+}
+
+static void commit_or_grow(struct txn *t, bool more_comes, int64_t now_us) {
     route(t, 0, now_us);
-    if (!is_complete(t))
+    if (!is_complete(t)) {
+        t->wait_until_us = 0;
+        return;
+    }
+    if (waits_for_more(t, more_comes, now_us))
         return;
     failpoint_pass(FAILPOINT_TXN_COMMIT);
     commit(t);
@@ -275,7 +292,7 @@ static void watch(struct txn *t, int64_t now_us) {
     abort();
 }
 
-void txn_step(struct txn *t, bool can_begin, int64_t now_us) {
+void txn_step(struct txn *t, bool can_begin, bool more_comes, int64_t now_us) {
     bool begins = t->state == TXN_READY && can_begin && now_us >= t->rest_until_us && has_open_rows(t);
     if (!begins)
         confirm(t);
@@ -291,7 +308,7 @@ void txn_step(struct txn *t, bool can_begin, int64_t now_us) {
         if (t->publisher->has_failed)
             submit(t, TXN_ABORT, KAFKA_TXN_ABORT); /* the client sends nothing more: waiting would be in vain */
         else
-            commit_or_grow(t, now_us);
+            commit_or_grow(t, more_comes, now_us);
         return;
     case TXN_INIT:
     case TXN_COMMIT:
@@ -307,5 +324,7 @@ void txn_step(struct txn *t, bool can_begin, int64_t now_us) {
 int64_t txn_wake_us(const struct txn *t) {
     if (t->confirm_id > 0 || (t->state == TXN_OPEN && t->goes_on))
         return 0;
+    if (t->state == TXN_OPEN && t->wait_until_us > 0)
+        return t->wait_until_us;
     return t->state == TXN_READY && t->rest_until_us > loop_now_us() ? t->rest_until_us : INT64_MAX;
 }

@@ -70,6 +70,9 @@ int64_t claim_reset(struct claim *c);
 /* Whether a claim of parked rows is under way: who waits for whom must not change meanwhile. */
 bool claim_is_retrying(const struct claim *c);
 
+/* Whether new rows are under way that will become a batch: a page is being read, or its claim is being committed. */
+bool claim_is_bringing(const struct claim *c);
+
 /* Whether parked rows are to be claimed next: in exactly-once mode no transaction begins before they are. */
 bool claim_wants_parked(const struct claim *c, int64_t now_us);
 

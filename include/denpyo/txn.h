@@ -31,13 +31,15 @@ struct txn {
     enum txn_state state;
     const struct kafka_options *options; /* borrowed; the group of the marks is named like the transactional id */
     struct kafka_txn call;
-    struct mark mark;   /* of the transaction that is being committed */
-    size_t mark_most;   /* how long its text may be */
-    int64_t routed_id;  /* batches up to this one are in the lanes */
-    size_t most_rows;   /* of one transaction: its commit takes as long for many rows as for one */
-    size_t rows;        /* of the batches that came into them since it began */
-    bool goes_on;       /* more of them are to come into the lanes at the next step */
-    int64_t confirm_id; /* rows of the batches up to this one are committed and to be confirmed; 0 = none */
+    struct mark mark;      /* of the transaction that is being committed */
+    size_t mark_most;      /* how long its text may be */
+    int64_t routed_id;     /* batches up to this one are in the lanes */
+    size_t most_rows;      /* of one transaction: its commit takes as long for many rows as for one */
+    size_t rows;           /* of the batches that came into them since it began */
+    size_t newest_rows;    /* of the last of them */
+    bool goes_on;          /* more of them are to come into the lanes at the next step */
+    int64_t wait_until_us; /* complete, but more rows are on their way from the database; 0 = not complete */
+    int64_t confirm_id;    /* rows of the batches up to this one are committed and to be confirmed; 0 = none */
     int64_t begun_us;
     int64_t rest_until_us;             /* the next one does not begin before */
     int64_t called_for_us, watched_us; /* how long the call is there, up to when it was looked at last */
@@ -53,8 +55,9 @@ void txn_init(struct txn *t, struct ledger *ledger, struct publisher *publisher,
 /* A term begins with the publisher's producer: fences. Only in exactly-once mode. */
 void txn_start(struct txn *t);
 
-/* Begins, commits or aborts what is due. can_begin: no claim of parked rows is under way. Never blocks. */
-void txn_step(struct txn *t, bool can_begin, int64_t now_us);
+/* Begins, commits or aborts what is due. can_begin: no claim of parked rows is under way; more_comes: one of new rows
+ * is. Never blocks. */
+void txn_step(struct txn *t, bool can_begin, bool more_comes, int64_t now_us);
 
 /* When txn_step wants to be called although nothing happened. */
 int64_t txn_wake_us(const struct txn *t);
