@@ -20,8 +20,8 @@
  * away, and comes again after 20 ms (librdkafka 2.0.2, rd_kafka_txn_handle_AddPartitionsToTxn). After a large one,
  * other work fills the time. */
 #define REST_US 6000
-#define MORE_US                                                                                                        \
-    30000 /* a complete one waits at most so long for a batch that is being claimed, if the last was large */
+#define MORE_US 30000   /* a complete one waits so long for a batch that is being claimed, if the last was large */
+#define LONG_US 500000  /* open for so long, it waits no more: readers are to see what it has, if claims are slow */
 #define STEP_ROWS 10000 /* go into the lanes at a time: the first are to be on their way while the others follow */
 
 void txn_init(struct txn *t, struct ledger *ledger, struct publisher *publisher, struct worker *worker,
@@ -250,12 +250,17 @@ static void begin(struct txn *t, int64_t now_us) {
     route_first(t, now_us);
 }
 
-/* The lanes may run empty while there is more to send: each commit less is time in which nothing else is sent. */
+/* The lanes may run empty while there is more to send: each commit less is time in which nothing else is sent. A batch
+ * that is there already, and goes into the next one, keeps all later ones from this one. */
 static bool waits_for_more(struct txn *t, bool more_comes, int64_t now_us) {
-    if (!more_comes || t->newest_rows < LARGE_ROWS || t->rows + t->newest_rows > t->most_rows)
+    const struct batch *last = t->ledger->open.last;
+    bool is_left_over = last != NULL && last->id > t->routed_id && !t->goes_on;
+    if (!more_comes || is_left_over || t->newest_rows < LARGE_ROWS || t->rows + t->newest_rows > t->most_rows)
         return false;
-    if (t->wait_until_us == 0)
-        t->wait_until_us = now_us + MORE_US;
+    if (t->wait_until_us == 0) {
+        int64_t latest_us = t->begun_us + LONG_US;
+        t->wait_until_us = now_us + MORE_US < latest_us ? now_us + MORE_US : latest_us;
+    }
     return now_us < t->wait_until_us;
 }
 
