@@ -27,8 +27,15 @@ def bulk(statement):
     return f"{statement.split(' values ')[0]} select {values} from generate_series(1, {BULK_ROWS}) i;"
 
 
-MODES = {  # name: (what pgbench runs, whether a relay runs)
-    "plain": (PLAIN, False), "outbox": (OUTBOX, False), "with_relay": (OUTBOX, True),
+DROP_CHECKS = """
+do $$ begin
+    execute (select 'alter table outbox.message ' || string_agg(format('drop constraint %I', conname), ', ')
+               from pg_constraint where conrelid = 'outbox.message'::regclass and contype = 'c');
+end $$
+"""
+
+MODES = {  # name: (what pgbench runs, whether a relay runs); unchecked: our columns and indexes without our constraints
+    "plain": (PLAIN, False), "unchecked": (OUTBOX, False), "outbox": (OUTBOX, False), "with_relay": (OUTBOX, True),
     "plain_bulk": (bulk(PLAIN), False), "outbox_bulk": (bulk(OUTBOX), False), "with_relay_bulk": (bulk(OUTBOX), True),
 }
 STEADY = {"plain_steady": MODES["plain"], "outbox_steady": MODES["outbox"], "with_relay_steady": MODES["with_relay"]}
@@ -64,6 +71,8 @@ def measure(stage, name, mode, seconds, rate=None):
     stage.postgres.copy("empty", "round")
     with stage.postgres.connect("round") as db:
         db.execute(PLAIN_TABLE)
+        if name == "unchecked":
+            db.execute(DROP_CHECKS)
         stage.kafka.fresh_topic(TOPIC)
         with running(stage, "round", with_relay) as cpu_of_relay:
             meter, before = CpuMeter(stage.postgres, stage.kafka), cpu_of_relay()
@@ -108,16 +117,19 @@ def writers_lines(raw):
         check("the same, how many times the latency", part_of(raw, "with_relay_steady", "outbox_steady", "latency_ms"), "{:.2f}"),
         check("the same, how many times PostgreSQL's CPU in the writers' sessions", own_cpu(raw, "with_relay_steady", "outbox_steady"), "{:.2f}"),
         check("writers of our table: part of those of a plain one", part_of(raw, "outbox", "plain"), "{:.2f}", at_least=0.9),
-        check("the same, a thousand rows a transaction", part_of(raw, "outbox_bulk", "plain_bulk"), "{:.2f}"),
+        check("our columns and indexes without our checks: part of the plain table's", part_of(raw, "unchecked", "plain"), "{:.2f}", at_least=0.9),
+        check("our table, a thousand rows a transaction: part of the plain one's", part_of(raw, "outbox_bulk", "plain_bulk"), "{:.2f}"),
     ]
 
 
 def writers_show(raw):
-    names = {"plain": "a plain table", "outbox": "the outbox, no relay", "with_relay": "the outbox, with a relay"}
+    names = {"plain": "a plain table", "unchecked": "the outbox without its checks", "outbox": "the outbox, no relay", "with_relay": "the outbox, with a relay"}
     rate = raw["rounds"][0]["outbox_steady"]["rate"]
     rows = []
     for suffix, text in (("", "one row a transaction"), ("_steady", f"the same, {rate:,} a second wanted"), ("_bulk", "a thousand rows a transaction")):
         for name, what in names.items():
+            if name + suffix not in raw["rounds"][0]:
+                continue
             of = [r[name + suffix] for r in raw["rounds"]]
             median = lambda figure: statistics.median(o[figure] for o in of)
             rows.append([f"{what}, {text}", cell([o["tps"] for o in of], "{:,.0f}"), f"{median('latency_ms'):.2f}",
