@@ -126,6 +126,7 @@ def ready_for_sql(stage):
         pending = add_million(stage, settled)
     with stage.postgres.connect(GROWN) as db:
         db.execute("vacuum (analyze)")
+        db.execute("checkpoint")  # what was just written is not to be flushed beside the questions
     return settled, pending
 
 
