@@ -1,6 +1,8 @@
 /* test_kafka.c: what the producer leaves behind in librdkafka, with librdkafka's own broker. */
 #include <arpa/inet.h>
 #include <criterion/criterion.h>
+#include <dlfcn.h>
+#include <librdkafka/rdkafka.h>
 #include <malloc.h>
 #include <netinet/in.h>
 #include <stdio.h>
@@ -142,4 +144,42 @@ Test(kafka, a_transactional_producer_connects_at_once, .timeout = 120) {
     fclose(log);
     close(listener);
     cr_assert_eq(by_timer, 0, "%d of %d were connected by the timer", by_timer, OPENINGS);
+}
+
+static bool is_slow; /* whoever makes a client gets it when it is connected and knows its cluster */
+
+rd_kafka_t *rd_kafka_new(rd_kafka_type_t type, rd_kafka_conf_t *conf, char *why, size_t why_size) {
+    rd_kafka_t *(*theirs)(rd_kafka_type_t, rd_kafka_conf_t *, char *, size_t);
+    *(void **)&theirs = dlsym(RTLD_NEXT, "rd_kafka_new");
+    rd_kafka_t *rk = theirs(type, conf, why, why_size);
+    if (is_slow && rk != NULL) {
+        char *cluster = rd_kafka_clusterid(rk, 60000);
+        cr_assert_not_null(cluster);
+        rd_kafka_mem_free(rk, cluster);
+    }
+    return rk;
+}
+
+Test(kafka, a_transactional_producer_asks_for_no_list_of_all_topics_even_if_it_is_connected_already, .timeout = 120) {
+    static const struct kafka_property properties[] = {{"debug", "metadata"}, {"test.mock.num.brokers", "1"}};
+    char line[2000];
+    int of_brokers = 0, of_all_topics = 0;
+    struct client c;
+    FILE *log = tmpfile();
+    cr_assert_not_null(log);
+    log_setup(LOG_TEXT, LOG_DEBUG);
+    cr_assert_geq(dup2(fileno(log), STDERR_FILENO), 0);
+    is_slow = true;
+    open_producer(
+        &c, &(struct kafka_options){
+                .brokers = "127.0.0.1:1", .transactional_id = "id", .properties = properties, .property_count = 2});
+    loop_turn(c.loop, 0);
+    close_client(&c);
+    rewind(log);
+    while (fgets(line, sizeof line, log) != NULL) {
+        of_brokers += strstr(line, "Request metadata for brokers only") != NULL;
+        of_all_topics += strstr(line, "Request metadata for all topics") != NULL;
+    }
+    fclose(log);
+    cr_assert(of_brokers > 0 && of_all_topics == 0, "%d for the brokers, %d for all topics", of_brokers, of_all_topics);
 }
