@@ -13,8 +13,6 @@
 #include "denpyo/log.h"
 #include "denpyo/nearest.h"
 
-#define CONNECT_MS 5000 /* how long a new transactional producer tries one server after the other without a pause */
-
 struct kafka {
     struct loop *loop;
     struct loop_io io;
@@ -172,16 +170,17 @@ static void events_ready(void *context, uint32_t events) {
 
 /* A new client connects at once only if it knows no broker yet when its bootstrap servers are added, and a
  * transactional one may: its own thread adds its coordinator meanwhile (librdkafka 2.0.2, rd_kafka_brokers_add0). Then
- * nothing connects for a second. A question for the controller makes it connect, to the next server when one fails;
- * nobody waits for the answer. (A question for no topic by rd_kafka_metadata would do so, too, but where a connection
- * is there already it is put, for all of the cluster's topics, and librdkafka goes on to ask for them.) */
-static void connect_now(rd_kafka_t *rk) {
+ * nothing connects for a second. A question for the controller makes it connect; nobody waits for the answer. (A
+ * question for no topic by rd_kafka_metadata would do so, too, but where a connection is there already it is put, for
+ * all of the cluster's topics, and librdkafka goes on to ask for them.) */
+void kafka_connect(struct kafka *k) {
+    rd_kafka_t *rk = k->rk;
     char why[200];
     rd_kafka_queue_t *nobodys = rd_kafka_queue_new(rk);
     rd_kafka_AdminOptions_t *options = rd_kafka_AdminOptions_new(rk, RD_KAFKA_ADMIN_OP_DESCRIBECONFIGS);
     rd_kafka_ConfigResource_t *any = rd_kafka_ConfigResource_new(RD_KAFKA_RESOURCE_TOPIC, "denpyo");
     rd_kafka_ConfigResource_set_config(any, "cleanup.policy", "");
-    if (rd_kafka_AdminOptions_set_request_timeout(options, CONNECT_MS, why, sizeof why))
+    if (rd_kafka_AdminOptions_set_request_timeout(options, KAFKA_CONNECT_MS, why, sizeof why))
         abort(); /* a time-out out of range */
     rd_kafka_DescribeConfigs(rk, &any, 1, options, nobodys);
     rd_kafka_ConfigResource_destroy(any);
@@ -212,7 +211,7 @@ struct kafka *kafka_open(struct loop *loop, const struct kafka_options *options,
         return NULL;
     }
     if (options->transactional_id != NULL)
-        connect_now(k->rk);
+        kafka_connect(k);
     k->loop = loop;
     k->report = options->report;
     k->context = options->context;
