@@ -184,15 +184,33 @@ def test_a_failed_init_leaves_nothing_behind(run_denpyo, empty):
     assert empty.value("select count(*) from pg_namespace where nspname = 'outbox'") == 0
 
 
-def test_an_index_that_was_made_beforehand_and_not_finished_is_refused(run_denpyo, empty):
-    names = ["0000_schema", "0000_migrations", *(name for name in MIGRATIONS if name < "0011")]
+def make_older(database, before):
+    """The schema as it was before a migration."""
+    names = ["0000_schema", "0000_migrations", *(name for name in MIGRATIONS if name < before)]
     script = "\\set ON_ERROR_STOP on\n\\set schema outbox\n" + "".join(f"\\i {ROOT}/schemas/{name}.sql\n" for name in names)
-    assert psql(empty, script).returncode == 0
+    assert psql(database, script).returncode == 0
+
+
+def test_an_index_that_was_made_beforehand_and_not_finished_is_refused(run_denpyo, empty):
+    make_older(empty, "0011")
     empty.execute("create index message_later on outbox.message (xid, id) where available_at is not null")
     empty.execute("update pg_index set indisvalid = false where indexrelid = 'outbox.message_later'::regclass")
     done = run_denpyo("init", "--postgres", empty)
     assert done.returncode != 0 and "message_later is not valid" in done.stderr and "drop index outbox.message_later" in done.stderr, done.stderr
     empty.execute("drop index outbox.message_later")
+    assert run_denpyo("init", "--postgres", empty).returncode == 0
+    assert migrations(empty) == MIGRATIONS
+
+
+@pytest.mark.parametrize("view", ["status", "receipt"])
+def test_readers_of_a_view_do_not_queue_long_behind_an_init_that_waits(run_denpyo, empty, view):
+    make_older(empty, "0012")
+    with empty.connect() as report:
+        report.execute("begin")
+        report.execute(f"select count(*) from outbox.{view}")
+        refused = run_denpyo("init", "--postgres", empty, timeout=30)
+        assert refused.returncode != 0 and "lock timeout" in refused.stderr and "try again when it has ended" in refused.stderr, refused
+        report.execute("commit")
     assert run_denpyo("init", "--postgres", empty).returncode == 0
     assert migrations(empty) == MIGRATIONS
 
