@@ -80,7 +80,14 @@ static void send_one(struct client *c) {
         loop_turn(c->loop, INT64_MAX);
 }
 
+static void hold_back(struct client *c) {
+    kafka_pause_add(c->kafka, c->topic, 0);
+    kafka_pause(c->kafka);
+    kafka_release(c->kafka);
+}
+
 #define PAUSES 10000
+#define PATIENCE_US 10000000
 
 Test(kafka, holding_a_partition_back_leaves_nothing_behind, .timeout = 120) {
 #ifdef HAS_OWN_MALLOC
@@ -89,14 +96,16 @@ Test(kafka, holding_a_partition_back_leaves_nothing_behind, .timeout = 120) {
     struct client c;
     open_client(&c);
     send_one(&c); /* the partition is known from here on */
-    size_t before = mallinfo2().uordblks;
-    for (int i = 0; i < PAUSES; i++) {
-        kafka_pause_add(c.kafka, c.topic, 0);
-        kafka_pause(c.kafka);
-        kafka_release(c.kafka);
+    size_t before = mallinfo2().uordblks, most = before + (size_t)PAUSES * 8;
+    for (int i = 0; i < PAUSES; i++)
+        hold_back(&c);
+    /* librdkafka's thread may be behind: what it puts there later is taken out by the next. */
+    for (int64_t end_us = loop_now_us() + PATIENCE_US; mallinfo2().uordblks >= most && loop_now_us() < end_us;) {
+        hold_back(&c);
+        loop_turn(c.loop, loop_now_us() + 10000);
     }
     size_t after = mallinfo2().uordblks;
-    cr_assert_lt(after, before + (size_t)PAUSES * 8, "%zu bytes before, %zu after", before, after);
+    cr_assert_lt(after, most, "%zu bytes before, %zu after", before, after);
     kafka_pause_add(c.kafka, c.topic, 0);
     kafka_pause(c.kafka);
     send_one(&c);
