@@ -202,12 +202,12 @@ def test_an_index_that_was_made_beforehand_and_not_finished_is_refused(run_denpy
     assert migrations(empty) == MIGRATIONS
 
 
-@pytest.mark.parametrize("view", ["status", "receipt"])
-def test_readers_of_a_view_do_not_queue_long_behind_an_init_that_waits(run_denpyo, empty, view):
-    make_older(empty, "0012")
+@pytest.mark.parametrize("before, read", [("0012", "status"), ("0012", "receipt"), ("0009", "settlement"), ("0005", "relay")])
+def test_others_do_not_queue_long_behind_an_init_that_waits(run_denpyo, empty, before, read):
+    make_older(empty, before)
     with empty.connect() as report:
         report.execute("begin")
-        report.execute(f"select count(*) from outbox.{view}")
+        report.execute(f"select count(*) from outbox.{read}")
         refused = run_denpyo("init", "--postgres", empty, timeout=30)
         assert refused.returncode != 0 and "lock timeout" in refused.stderr and "try again when it has ended" in refused.stderr, refused
         report.execute("commit")
