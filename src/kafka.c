@@ -2,12 +2,14 @@
 #include "denpyo/kafka.h"
 
 #include <librdkafka/rdkafka.h>
+#include <stdatomic.h>
 #include <stddef.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/epoll.h>
 #include <sys/eventfd.h>
+#include <sys/socket.h>
 #include <unistd.h>
 
 #include "denpyo/log.h"
@@ -24,6 +26,7 @@ struct kafka {
     int event_fd;
     kafka_report_fn report;
     void *context;
+    atomic_bool has_socket; /* it connects, or is connected */
     int64_t message_max_bytes, group_max_bytes, group_max_messages;
     bool is_compressing;
     rd_kafka_topic_partition_list_t *paused;
@@ -168,24 +171,21 @@ static void events_ready(void *context, uint32_t events) {
     kafka_poll(k);
 }
 
+/* What librdkafka does by default, and a note that it did. */
+static int open_socket(int domain, int type, int protocol, void *opaque) {
+    struct kafka *k = opaque;
+    atomic_store(&k->has_socket, true);
+    return socket(domain, type | SOCK_CLOEXEC, protocol);
+}
+
 /* A new client connects at once only if it knows no broker yet when its bootstrap servers are added, and a
  * transactional one may: its own thread adds its coordinator meanwhile (librdkafka 2.0.2, rd_kafka_brokers_add0). Then
- * nothing connects for a second. A question for the controller makes it connect; nobody waits for the answer. (A
- * question for no topic by rd_kafka_metadata would do so, too, but where a connection is there already it is put, for
- * all of the cluster's topics, and librdkafka goes on to ask for them.) */
-void kafka_connect(struct kafka *k) {
-    rd_kafka_t *rk = k->rk;
-    char why[200];
-    rd_kafka_queue_t *nobodys = rd_kafka_queue_new(rk);
-    rd_kafka_AdminOptions_t *options = rd_kafka_AdminOptions_new(rk, RD_KAFKA_ADMIN_OP_DESCRIBECONFIGS);
-    rd_kafka_ConfigResource_t *any = rd_kafka_ConfigResource_new(RD_KAFKA_RESOURCE_TOPIC, "denpyo");
-    rd_kafka_ConfigResource_set_config(any, "cleanup.policy", "");
-    if (rd_kafka_AdminOptions_set_request_timeout(options, KAFKA_CONNECT_MS, why, sizeof why))
-        abort(); /* a time-out out of range */
-    rd_kafka_DescribeConfigs(rk, &any, 1, options, nobodys);
-    rd_kafka_ConfigResource_destroy(any);
-    rd_kafka_AdminOptions_destroy(options);
-    rd_kafka_queue_destroy(nobodys);
+ * nothing connects for a second. A question that is given up at once makes it connect. It must not be put: it would be
+ * one for all of the cluster's topics, and librdkafka would go on to ask for them; so only who has no socket asks. */
+static void connect_now(struct kafka *k) {
+    const struct rd_kafka_metadata *answer;
+    if (!atomic_load(&k->has_socket) && rd_kafka_metadata(k->rk, 0, NULL, &answer, 0) == RD_KAFKA_RESP_ERR_NO_ERROR)
+        rd_kafka_metadata_destroy(answer);
 }
 
 struct kafka *kafka_open(struct loop *loop, const struct kafka_options *options, struct fault *f) {
@@ -202,6 +202,8 @@ struct kafka *kafka_open(struct loop *loop, const struct kafka_options *options,
     k->is_compressing = !is_set_to(conf, "compression.type", "none");
     k->group_max_bytes = number_of(conf, "batch.size");
     k->group_max_messages = number_of(conf, "batch.num.messages");
+    rd_kafka_conf_set_opaque(conf, k);
+    rd_kafka_conf_set_socket_cb(conf, open_socket);
     char why[400];
     k->rk = rd_kafka_new(RD_KAFKA_PRODUCER, conf, why, sizeof why);
     if (k->rk == NULL) {
@@ -211,7 +213,7 @@ struct kafka *kafka_open(struct loop *loop, const struct kafka_options *options,
         return NULL;
     }
     if (options->transactional_id != NULL)
-        kafka_connect(k);
+        connect_now(k);
     k->loop = loop;
     k->report = options->report;
     k->context = options->context;

@@ -137,15 +137,11 @@ static void ask_limits(struct kafka_lookup *l) {
 /* A metadata request for no topic at all would be one for all of the cluster's, and librdkafka would go on to ask for
  * all of them; it asks for the brokers by itself as soon as it is connected. */
 static void look_up_brokers(struct kafka_lookup *l) {
-    rd_kafka_t *rk = kafka_client(l->kafka);
-    int64_t deadline_us = loop_now_us() + l->timeout_ms * INT64_C(1000);
-    char *id;
-    while ((id = rd_kafka_clusterid(rk, KAFKA_CONNECT_MS)) == NULL && loop_now_us() < deadline_us)
-        kafka_connect(l->kafka); /* to the next one: some may be away */
+    char *id = rd_kafka_clusterid(kafka_client(l->kafka), l->timeout_ms);
     l->reached = id != NULL;
     if (id == NULL)
         l->unreached_code = RD_KAFKA_RESP_ERR__TRANSPORT;
-    rd_kafka_mem_free(rk, id);
+    rd_kafka_mem_free(kafka_client(l->kafka), id);
 }
 
 static void look_up(struct worker_job *job) {

@@ -108,9 +108,6 @@ int kafka_fatal(struct kafka *k, const char **reason);
 /* For the driver's other files: librdkafka's handle (thread-safe), and that a broker has answered. */
 struct rd_kafka_s *kafka_client(struct kafka *k);
 void kafka_note_reached(struct kafka *k);
-/* Connects to a server not tried yet, if there is no connection. By itself librdkafka tries one a second. */
-void kafka_connect(struct kafka *k);
-#define KAFKA_CONNECT_MS 100 /* is enough for a server that is there */
 
 /* The cluster's id once a broker was reached, or NULL. Borrowed. Never blocks. */
 const char *kafka_cluster_id(struct kafka *k);

@@ -3,7 +3,6 @@
 #include <criterion/criterion.h>
 #include <dlfcn.h>
 #include <librdkafka/rdkafka.h>
-#include <librdkafka/rdkafka_mock.h>
 #include <malloc.h>
 #include <netinet/in.h>
 #include <stdio.h>
@@ -13,7 +12,6 @@
 #include <unistd.h>
 
 #include "denpyo/kafka.h"
-#include "denpyo/kafka_lookup.h"
 #include "denpyo/log.h"
 
 #if defined(__has_feature)
@@ -155,49 +153,6 @@ Test(kafka, a_transactional_producer_connects_at_once, .timeout = 120) {
     fclose(log);
     close(listener);
     cr_assert_eq(by_timer, 0, "%d of %d were connected by the timer", by_timer, OPENINGS);
-}
-
-#define STARTS 10
-
-static void note_answer(struct kafka_lookup *lookup) {
-    *(bool *)lookup->context = true;
-}
-
-/* Three servers of four are away. */
-Test(kafka, a_start_tries_one_server_after_the_other_without_waiting_for_the_timer, .timeout = 120) {
-    static const struct kafka_property properties[] = {{"debug", "broker"}};
-    char brokers[200], line[2000];
-    int by_timer = 0;
-    rd_kafka_t *owner = rd_kafka_new(RD_KAFKA_PRODUCER, rd_kafka_conf_new(), line, sizeof line);
-    rd_kafka_mock_cluster_t *cluster = rd_kafka_mock_cluster_new(owner, 1);
-    snprintf(brokers, sizeof brokers, "127.0.0.1:1,127.0.0.1:2,127.0.0.1:3,%s",
-             rd_kafka_mock_cluster_bootstraps(cluster));
-    FILE *log = tmpfile();
-    cr_assert_not_null(log);
-    log_setup(LOG_TEXT, LOG_DEBUG);
-    cr_assert_geq(dup2(fileno(log), STDERR_FILENO), 0);
-    for (int i = 0; i < STARTS; i++) {
-        struct client c;
-        bool is_answered = false;
-        open_producer(&c,
-                      &(struct kafka_options){
-                          .brokers = brokers, .transactional_id = "id", .properties = properties, .property_count = 1});
-        struct kafka_lookup *lookup = kafka_lookup_new(c.kafka, 0, 60000, note_answer, &is_answered);
-        kafka_lookup_submit(lookup, c.worker);
-        while (!is_answered)
-            loop_turn(c.loop, INT64_MAX);
-        cr_assert(lookup->reached);
-        kafka_lookup_free(lookup);
-        close_client(&c);
-    }
-    rewind(log);
-    while (fgets(line, sizeof line, log) != NULL)
-        by_timer += strstr(line, BY_TIMER) != NULL;
-    cr_assert_gt(ftell(log), 0);
-    fclose(log);
-    rd_kafka_mock_cluster_destroy(cluster);
-    rd_kafka_destroy(owner);
-    cr_assert_lt(by_timer, STARTS, "%d connections of %d starts were made by the timer", by_timer, STARTS);
 }
 
 static bool is_slow; /* whoever makes a client gets it when it is connected and knows its cluster */
