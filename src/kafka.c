@@ -232,7 +232,9 @@ struct kafka *kafka_open(struct loop *loop, const struct kafka_options *options,
 
 static void close_run(struct worker_job *job) {
     struct kafka *k = (struct kafka *)((char *)job - offsetof(struct kafka, closing));
-    rd_kafka_purge(k->rk, RD_KAFKA_PURGE_F_QUEUE | RD_KAFKA_PURGE_F_INFLIGHT | RD_KAFKA_PURGE_F_NON_BLOCKING);
+    /* Waits until librdkafka's threads have forgotten all requests: to destroy a fenced producer frees its error's text
+     * (2.0.2, rd_kafka_txns_term), and the answer to a request that is still there would free it once more. */
+    rd_kafka_purge(k->rk, RD_KAFKA_PURGE_F_QUEUE | RD_KAFKA_PURGE_F_INFLIGHT);
     rd_kafka_event_t *event;
     while ((event = rd_kafka_queue_poll(k->events, 0)) != NULL)
         rd_kafka_event_destroy(event);

@@ -3,6 +3,7 @@
 #include <criterion/criterion.h>
 #include <dlfcn.h>
 #include <librdkafka/rdkafka.h>
+#include <librdkafka/rdkafka_mock.h>
 #include <malloc.h>
 #include <netinet/in.h>
 #include <stdio.h>
@@ -28,13 +29,15 @@ struct client {
     struct worker *worker;
     struct kafka *kafka;
     struct kafka_topic *topic;
-    int acknowledged;
-    bool is_closed;
+    int acknowledged, refused;
+    bool may_be_refused, is_closed;
 };
 
 static void take_report(void *context, const struct kafka_report *report) {
-    cr_assert_eq(report->delivery, KAFKA_ACKNOWLEDGED);
-    ((struct client *)context)->acknowledged++;
+    struct client *c = context;
+    cr_assert(c->may_be_refused || report->delivery == KAFKA_ACKNOWLEDGED);
+    c->acknowledged += report->delivery == KAFKA_ACKNOWLEDGED;
+    c->refused += report->delivery != KAFKA_ACKNOWLEDGED;
 }
 
 static void note_closed(void *context) {
@@ -191,4 +194,47 @@ Test(kafka, a_transactional_producer_asks_for_no_list_of_all_topics_even_if_it_i
     }
     fclose(log);
     cr_assert(of_brokers > 0 && of_all_topics == 0, "%d for the brokers, %d for all topics", of_brokers, of_all_topics);
+}
+
+#define FENCINGS 40
+#define PARTITIONS 5
+#define ROWS 2000 /* of each partition: so many take librdkafka's thread a moment to report */
+
+static void send_many(struct client *c) {
+    static struct kafka_message m = {.value = "v", .value_size = 1, .id = "00000000-0000-0000-0000-000000000000"};
+    int code;
+    m.topic = c->topic;
+    for (int32_t i = 0; i < PARTITIONS; i++)
+        kafka_pause_add(c->kafka, c->topic, i);
+    kafka_pause(c->kafka);
+    for (m.partition = 0; m.partition < PARTITIONS; m.partition++)
+        for (int i = 0; i < ROWS; i++)
+            cr_assert_eq(kafka_produce(c->kafka, &m, &code), KAFKA_QUEUED);
+    kafka_release(c->kafka);
+}
+
+/* All requests of a fenced producer are answered alike, one after the other, and the first is enough to give it up. */
+Test(kafka, a_fenced_producer_is_closed_while_more_answers_come, .timeout = 120) {
+    static const struct kafka_property properties[] = {{"test.mock.num.brokers", "1"}};
+    enum { PRODUCE = 0 }; /* its number in Kafka's protocol */
+    log_setup(LOG_TEXT, LOG_ERROR);
+    for (int i = 0; i < FENCINGS; i++) {
+        struct client c;
+        open_producer(
+            &c, &(struct kafka_options){
+                    .brokers = "127.0.0.1:1", .transactional_id = "id", .properties = properties, .property_count = 1});
+        c.may_be_refused = true;
+        rd_kafka_t *rk = kafka_client(c.kafka);
+        rd_kafka_mock_cluster_t *broker = rd_kafka_handle_mock_cluster(rk);
+        rd_kafka_mock_topic_create(broker, "t", PARTITIONS, 1);
+        for (int k = 0; k < 4 * PARTITIONS; k++)
+            rd_kafka_mock_push_request_errors(broker, PRODUCE, 1, RD_KAFKA_RESP_ERR_INVALID_PRODUCER_EPOCH);
+        c.topic = kafka_topic_open(c.kafka, "t");
+        cr_assert_null(rd_kafka_init_transactions(rk, 30000));
+        cr_assert_null(rd_kafka_begin_transaction(rk));
+        send_many(&c);
+        while (c.refused == 0)
+            loop_turn(c.loop, INT64_MAX);
+        close_client(&c);
+    }
 }
