@@ -6,6 +6,10 @@ from psycopg.rows import namedtuple_row
 from lib.wait import wait_until
 
 ON_THE_WAY = "select coalesce(sum(pending + delayed + held + requesting + failed), 0)::int as count from outbox.lag"
+SESSIONS = """
+select application_name, state, wait_event, clock_timestamp() - state_change as since, left(query, 60)
+  from pg_stat_activity where datname = current_database() and pid <> pg_backend_pid()
+"""
 
 
 class Outbox:
@@ -51,9 +55,17 @@ class Outbox:
         return row
 
     def wait_states(self, expected, topic=None, deadline_s=60):
-        """Waits until exactly these states are there."""
-        wait_until(lambda: self.states(topic) == expected, deadline_s,
-                   f"{expected} of {topic or 'all topics'}")
+        """Waits until exactly these states are there; says which are, when they are not."""
+        seen = {}
+
+        def are_there():
+            seen["states"] = self.states(topic)
+            return seen["states"] == expected
+
+        try:
+            wait_until(are_there, deadline_s, f"{expected} of {topic or 'all topics'}")
+        except AssertionError as error:
+            raise AssertionError(f"{error}; there are {seen['states']}, the sessions {self.sql(SESSIONS)}") from None
 
     def wait_row(self, number, state, deadline_s=60):
         """Waits until one message is in this state, and returns its row of outbox.status."""
