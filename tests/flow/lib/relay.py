@@ -7,6 +7,8 @@ import sys
 import threading
 import time
 
+from .process import freeze
+
 
 def clean_environment(extra=None):
     """This process's environment without what would configure denpyo or libpq behind the test's back."""
@@ -69,7 +71,11 @@ class Relay:
                 self._changed.wait(left)
 
     def signal(self, number):
-        self.process.send_signal(number)
+        """After SIGSTOP it stands still."""
+        if number == signal.SIGSTOP:
+            freeze([self.process.pid])
+        else:
+            self.process.send_signal(number)
 
     def kill(self):
         """SIGKILL, and waits until it is gone."""
