@@ -113,6 +113,25 @@ Test(kafka, holding_a_partition_back_leaves_nothing_behind, .timeout = 120) {
     close_client(&c);
 }
 
+/* From here on the log goes into this file, for this test's process. */
+static FILE *catch_log(void) {
+    FILE *log = tmpfile();
+    cr_assert_not_null(log);
+    log_setup(LOG_TEXT, LOG_DEBUG);
+    cr_assert_geq(dup2(fileno(log), STDERR_FILENO), 0);
+    return log;
+}
+
+/* How many of its lines hold a text. */
+static int count_lines(FILE *log, const char *text) {
+    char line[2000];
+    int count = 0;
+    rewind(log);
+    while (fgets(line, sizeof line, log) != NULL)
+        count += strstr(line, text) != NULL;
+    return count;
+}
+
 /* A socket that takes connections and says nothing. */
 static int listen_anywhere(char *address, size_t size) {
     struct sockaddr_in here = {.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
@@ -132,12 +151,9 @@ static int listen_anywhere(char *address, size_t size) {
 
 Test(kafka, a_transactional_producer_connects_at_once, .timeout = 120) {
     static const struct kafka_property properties[] = {{"debug", "broker"}};
-    char address[32], line[2000];
-    int by_timer = 0, listener = listen_anywhere(address, sizeof address);
-    FILE *log = tmpfile();
-    cr_assert_not_null(log);
-    log_setup(LOG_TEXT, LOG_DEBUG);
-    cr_assert_geq(dup2(fileno(log), STDERR_FILENO), 0);
+    char address[32];
+    int listener = listen_anywhere(address, sizeof address);
+    FILE *log = catch_log();
     for (int i = 0; i < OPENINGS; i++) {
         struct client c;
         open_producer(&c,
@@ -149,9 +165,7 @@ Test(kafka, a_transactional_producer_connects_at_once, .timeout = 120) {
         close(connection);
         close_client(&c);
     }
-    rewind(log);
-    while (fgets(line, sizeof line, log) != NULL)
-        by_timer += strstr(line, BY_TIMER) != NULL;
+    int by_timer = count_lines(log, BY_TIMER);
     cr_assert_gt(ftell(log), 0);
     fclose(log);
     close(listener);
@@ -174,24 +188,16 @@ rd_kafka_t *rd_kafka_new(rd_kafka_type_t type, rd_kafka_conf_t *conf, char *why,
 
 Test(kafka, a_transactional_producer_asks_for_no_list_of_all_topics_even_if_it_is_connected_already, .timeout = 120) {
     static const struct kafka_property properties[] = {{"debug", "metadata"}, {"test.mock.num.brokers", "1"}};
-    char line[2000];
-    int of_brokers = 0, of_all_topics = 0;
     struct client c;
-    FILE *log = tmpfile();
-    cr_assert_not_null(log);
-    log_setup(LOG_TEXT, LOG_DEBUG);
-    cr_assert_geq(dup2(fileno(log), STDERR_FILENO), 0);
+    FILE *log = catch_log();
     is_slow = true;
     open_producer(
         &c, &(struct kafka_options){
                 .brokers = "127.0.0.1:1", .transactional_id = "id", .properties = properties, .property_count = 2});
     loop_turn(c.loop, 0);
     close_client(&c);
-    rewind(log);
-    while (fgets(line, sizeof line, log) != NULL) {
-        of_brokers += strstr(line, "Request metadata for brokers only") != NULL;
-        of_all_topics += strstr(line, "Request metadata for all topics") != NULL;
-    }
+    int of_brokers = count_lines(log, "Request metadata for brokers only");
+    int of_all_topics = count_lines(log, "Request metadata for all topics");
     fclose(log);
     cr_assert(of_brokers > 0 && of_all_topics == 0, "%d for the brokers, %d for all topics", of_brokers, of_all_topics);
 }
