@@ -43,7 +43,7 @@ void claim_free(struct claim *c) {
 
 int64_t claim_reset(struct claim *c) {
     int64_t staged = c->staged != NULL ? c->staged->id : 0;
-    if ((c->staged != NULL && c->staged->is_retry) || (c->state == CLAIM_PAGE && c->is_retry))
+    if (claim_is_retrying(c))
         c->ledger->retry_open--;
     batch_free(c->staged);
     free(c->late);
